@@ -1,0 +1,57 @@
+# Compiler settings, libraries, and room(): the dependency graph of the project as text.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+find_program(BATON_CCACHE ccache)
+if(BATON_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${BATON_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${BATON_CCACHE})
+endif()
+
+# x86-64-v3 (AVX2, FMA; 2013 and later) is the least that the binary runs on; wider kernels are chosen at run time.
+add_library(baton_settings INTERFACE)
+target_compile_options(baton_settings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3 -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Werror -fopenmp-simd>)
+target_include_directories(baton_settings INTERFACE ${CMAKE_SOURCE_DIR}/src)
+if(BATON_SANITIZE)
+  target_compile_options(baton_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${BATON_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
+  target_link_options(baton_settings INTERFACE -fsanitize=${BATON_SANITIZE})
+endif()
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(Boost 1.81 REQUIRED COMPONENTS json)
+find_package(CLI11 REQUIRED)
+if(BATON_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+
+set_property(GLOBAL PROPERTY BATON_ROOMS "")
+
+# room(NAME base SOURCES a.cc ... [DEPS other rooms] [LIBRARIES cmake targets] [TESTS a_test.cc ...])
+# A room is one static library baton_<name> built from its own folder. DEPS are the rooms it may include; scripts/lint reads them.
+# Every file of TESTS becomes one GoogleTest program and one ctest entry.
+function(room)
+  cmake_parse_arguments(R "" "NAME" "SOURCES;DEPS;LIBRARIES;TESTS" ${ARGN})
+  string(REPLACE "/" "_" target "baton_${R_NAME}")
+  list(TRANSFORM R_DEPS REPLACE "/" "_")
+  list(TRANSFORM R_DEPS PREPEND "baton_")
+  add_library(${target} STATIC ${R_SOURCES})
+  target_link_libraries(${target} PUBLIC baton_settings ${R_DEPS} ${R_LIBRARIES})
+  set_property(GLOBAL APPEND PROPERTY BATON_ROOMS ${R_NAME})
+  if(BATON_TESTS)
+    foreach(file ${R_TESTS})
+      get_filename_component(name ${file} NAME_WE)
+      string(REPLACE "/" "." test "${R_NAME}.${name}")
+      add_executable(${test} ${file})
+      target_link_libraries(${test} PRIVATE ${target} GTest::gtest GTest::gtest_main)
+      add_test(NAME ${test} COMMAND ${test})
+    endforeach()
+  endif()
+endfunction()
