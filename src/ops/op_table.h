@@ -32,7 +32,8 @@ template <class Params>
 struct Op {
   void (*run)(Context&, const Params&) = nullptr;
   bool (*supports)(const Params&) = nullptr;
-  int64_t (*workspace_bytes)(const Params&) = nullptr;  // upper bound for these sizes; reads no data pointer
+  // Upper bound for these sizes on this executor (its thread count matters on the CPU); reads no data pointer.
+  int64_t (*workspace_bytes)(const Executor&, const Params&) = nullptr;
 };
 
 struct OpTable {
