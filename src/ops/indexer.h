@@ -2,7 +2,7 @@
 //
 //   key_t   = LayerNorm(wk x_t; weight, bias, eps 1e-6)
 //   K_p[c]  = sum_s softmax_s(gamma_{P p + s}[c] + ape[s, c]) key_{P p + s}[c]          pools of P consecutive tokens, final once closed
-//   I_{t,p} = sum_h w_{t,h} relu(dim^-1/2 q_{t,h} . K_p)                              in float
+//   I_{t,p} = sum_h heads^-1/2 w_{t,h} relu(dim^-1/2 q_{t,h} . K_p)                  in float
 // Row t chooses among the floor((t + 1) / P) closed pools the topk / P best (all if fewer; ties to the lower pool), and always attends to the
 // (t + 1) mod P newest tokens.
 #pragma once
@@ -47,7 +47,7 @@ struct Selection {
 struct IndexerSelectParams {
   BatchView batch;
   ConstMatrixView q;         // [m, heads * dim], kF32 or kBF16
-  ConstMatrixView weights;   // [m, heads] kF32, already times heads^-1/2
+  ConstMatrixView weights;   // [m, heads] kF32: weights_proj x before the factor heads^-1/2, which the op applies with dim^-1/2
   int64_t heads = 0;
   PagePoolView pages;
   IndexerLayout layout;

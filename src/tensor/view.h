@@ -30,11 +30,12 @@ struct BasicMatrixView {
     using Element = std::conditional_t<std::is_const_v<Void>, const T, T>;
     return static_cast<Element*>(data) + r * stride;
   }
+  // Parts of a view without data are views without data: sizes can be planned before memory exists.
   BasicMatrixView columns(int64_t first, int64_t count) const {
-    return {static_cast<Void*>(row_bytes(0) + first * dtype_bytes(dtype)), dtype, rows, count, stride};
+    return {empty() ? nullptr : static_cast<Void*>(row_bytes(0) + first * dtype_bytes(dtype)), dtype, rows, count, stride};
   }
   BasicMatrixView row_range(int64_t first, int64_t count) const {
-    return {static_cast<Void*>(row_bytes(first)), dtype, count, cols, stride};
+    return {empty() ? nullptr : static_cast<Void*>(row_bytes(first)), dtype, count, cols, stride};
   }
   operator BasicMatrixView<const void>() const  // NOLINT(google-explicit-constructor)
     requires(!std::is_const_v<Void>)

@@ -1,0 +1,37 @@
+// Byte layout of a page and of a slot (ARCHITECTURE.md, memory objects). The cache rooms move these bytes without knowing what they mean.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/config.h"
+#include "ops/indexer.h"
+#include "ops/kda.h"
+#include "ops/mla_sparse.h"
+
+namespace baton::model {
+
+struct CacheTypes {
+  DType activation = DType::kF32;  // conv window, tail ring, replay ring, last hidden row
+  DType state = DType::kF32;       // kF32, kBF16
+  DType latent = DType::kF32;      // kF32, kBF16, kF8E4M3
+  DType index = DType::kF32;       // kF32, kBF16, kF8E4M3
+  int32_t verify_rows = 8;         // largest number of rows that may be rejected: sizes the replay ring and the tail ring
+};
+
+// Page: 64 tokens, all sparse layers (the MTP layer last), per layer the latent rows and its own pooled index rows.
+// Slot: one per request; KDA states and windows, tail rings, last hidden row, fold count, replay rings.
+struct CacheLayout {
+  int64_t page_bytes = 0;  // multiple of 256
+  int64_t slot_bytes = 0;  // multiple of 256, replay rings included
+  int64_t ring_bytes = 0;  // of which replay rings
+  std::vector<ops::LatentLayout> latent;  // per sparse layer in order, MTP last
+  std::vector<ops::IndexerLayout> index;  // likewise
+  std::vector<ops::KdaSlotLayout> kda;    // per KDA layer in order
+  int64_t hidden_offset = 0;      // [hidden_size] of activation: final hidden row of the last token
+  int64_t fold_count_offset = 0;  // int32: ring rows that the next cycle folds first
+};
+
+CacheLayout plan_cache(const Config& config, const CacheTypes& types);
+
+}  // namespace baton::model
