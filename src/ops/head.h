@@ -16,7 +16,7 @@ struct SamplingRow {
 
 // Gumbel-max: argmax over the kept columns of logit / temperature + gumbel(seed, position, column), which is an exact draw from the softmax.
 struct SampleParams {
-  ConstMatrixView logits;             // [m, vocabulary] kF32
+  ConstMatrixView logits{};             // [m, vocabulary] kF32
   const SamplingRow* rows = nullptr;  // [m]
   int32_t* ids = nullptr;             // [m] out
 };

@@ -24,16 +24,16 @@ struct IndexerLayout {
 
 // Writes keys and gammas of all rows into the ring, and the pooled row of every pool that a row closes into its page.
 struct IndexerKeysParams {
-  BatchView batch;
-  ConstMatrixView key;              // [m, dim] wk x before the norm
-  ConstMatrixView gamma;            // [m, dim]
+  BatchView batch{};
+  ConstMatrixView key{};              // [m, dim] wk x before the norm
+  ConstMatrixView gamma{};            // [m, dim]
   const float* norm_weight = nullptr;  // [dim]
   const float* norm_bias = nullptr;    // [dim]
   float norm_eps = 0;
   const float* ape = nullptr;       // [pool, dim]
-  PagePoolView pages;
-  SlotPoolView slots;
-  IndexerLayout layout;
+  PagePoolView pages{};
+  SlotPoolView slots{};
+  IndexerLayout layout{};
 };
 
 // Which positions each row attends to: the tokens of its pools, and tail_begin ... position.
@@ -45,13 +45,13 @@ struct Selection {
 };
 
 struct IndexerSelectParams {
-  BatchView batch;
-  ConstMatrixView q;         // [m, heads * dim], kF32 or kBF16
-  ConstMatrixView weights;   // [m, heads] kF32: weights_proj x before the factor heads^-1/2, which the op applies with dim^-1/2
+  BatchView batch{};
+  ConstMatrixView q{};         // [m, heads * dim], kF32 or kBF16
+  ConstMatrixView weights{};   // [m, heads] kF32: weights_proj x before the factor heads^-1/2, which the op applies with dim^-1/2
   int64_t heads = 0;
-  PagePoolView pages;
-  IndexerLayout layout;
-  Selection selection;
+  PagePoolView pages{};
+  IndexerLayout layout{};
+  Selection selection{};
 };
 
 }  // namespace baton::ops

@@ -38,14 +38,14 @@ struct KdaSlotLayout {
 // Rows of sequences with verify = 0 advance state and window. Rows of sequences with verify = 1 read both, leave both as they are, and record
 // their inputs in ring rows 0 ... row_count - 1. With kF32 state, every row's result is bitwise that of one-token launches.
 struct KdaParams {
-  BatchView batch;
-  ConstMatrixView inputs;  // [m, 3 * C + C + heads]: q^ k^ v^ | a | b, activation_dtype
-  ConstMatrixView gate;    // [m, C] output-gate logits z, activation_dtype
-  KdaWeights weights;
-  SlotPoolView slots;
-  KdaSlotLayout layout;
+  BatchView batch{};
+  ConstMatrixView inputs{};  // [m, 3 * C + C + heads]: q^ k^ v^ | a | b, activation_dtype
+  ConstMatrixView gate{};    // [m, C] output-gate logits z, activation_dtype
+  KdaWeights weights{};
+  SlotPoolView slots{};
+  KdaSlotLayout layout{};
   bool chunked = false;    // chunked form for rows that advance: the same mathematics within 1e-4, not the same bits
-  MatrixView y;            // [m, C]
+  MatrixView y{};            // [m, C]
 };
 
 // ReplaySSM: runs the first counts[i] ring rows of slot ids[i] through the very same convolution, norm and update, and commits state and window.
@@ -53,9 +53,9 @@ struct KdaFoldParams {
   const int32_t* slot_ids = nullptr;  // [count], distinct
   const int32_t* counts = nullptr;    // [count], 0 ... ring_rows
   int32_t count = 0;
-  KdaWeights weights;
-  SlotPoolView slots;
-  KdaSlotLayout layout;
+  KdaWeights weights{};
+  SlotPoolView slots{};
+  KdaSlotLayout layout{};
 };
 
 }  // namespace baton::ops

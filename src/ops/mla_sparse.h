@@ -17,40 +17,40 @@ struct LatentLayout {
 
 // c = RMSNorm(x; weight, eps) into the page rows of each row's position. FP8: scale = amax / 448 rounded up to a power of two (floor 1e-4 on amax).
 struct LatentWriteParams {
-  BatchView batch;
-  ConstMatrixView x;              // [m, dim] output of kv_a
+  BatchView batch{};
+  ConstMatrixView x{};              // [m, dim] output of kv_a
   const float* weight = nullptr;  // [dim]
   float eps = 0;
-  PagePoolView pages;
-  LatentLayout layout;
+  PagePoolView pages{};
+  LatentLayout layout{};
 };
 
 // Absorbed form: scores scale * q_h . c_s over the selection, softmax in float, out_h = sum_s p_s c_s. Tokens are visited in ascending order.
 struct MlaAttendParams {
-  BatchView batch;
-  ConstMatrixView q;  // [m, heads * dim] absorbed queries
+  BatchView batch{};
+  ConstMatrixView q{};  // [m, heads * dim] absorbed queries
   int64_t heads = 0;
   float scale = 0;    // qk_head_dim^-1/2
-  PagePoolView pages;
-  LatentLayout layout;
-  Selection selection;
+  PagePoolView pages{};
+  LatentLayout layout{};
+  Selection selection{};
   int32_t pool = 0;
-  MatrixView out;     // [m, heads * dim]
+  MatrixView out{};     // [m, heads * dim]
 };
 
 // Expanded form of the same attention, the definition that the absorbed form is tested against: keys and values are w_k_h c_s and w_v_h c_s.
 struct MlaAttendExpandedParams {
-  BatchView batch;
-  ConstMatrixView q;              // [m, heads * qk_dim]
+  BatchView batch{};
+  ConstMatrixView q{};              // [m, heads * qk_dim]
   const WeightView* key = nullptr;    // [heads] of [qk_dim, dim]
   const WeightView* value = nullptr;  // [heads] of [v_dim, dim]
   int64_t heads = 0;
   float scale = 0;
-  PagePoolView pages;
-  LatentLayout layout;
-  Selection selection;
+  PagePoolView pages{};
+  LatentLayout layout{};
+  Selection selection{};
   int32_t pool = 0;
-  MatrixView out;                 // [m, heads * v_dim]
+  MatrixView out{};                 // [m, heads * v_dim]
 };
 
 }  // namespace baton::ops
