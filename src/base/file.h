@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/result.h"
 
@@ -58,6 +60,45 @@ class PendingFile {
   int fd_ = -1;
   std::filesystem::path temporary_;
   std::filesystem::path destination_;
+};
+
+// The same for a folder: files are made under path(); commit() renames it to the destination, anything else removes it with its content.
+// A destination that exists must be an empty folder.
+class PendingDirectory {
+ public:
+  static Result<PendingDirectory> create(const std::filesystem::path& destination);
+  PendingDirectory(PendingDirectory&& o) noexcept;
+  PendingDirectory& operator=(PendingDirectory&&) = delete;
+  PendingDirectory(const PendingDirectory&) = delete;
+  PendingDirectory& operator=(const PendingDirectory&) = delete;
+  ~PendingDirectory();
+
+  const std::filesystem::path& path() const { return temporary_; }
+  Status commit();
+
+ private:
+  PendingDirectory(std::filesystem::path temporary, std::filesystem::path destination);
+  std::filesystem::path temporary_;
+  std::filesystem::path destination_;
+};
+
+// A new file whose size is known: its space is reserved first, then threads fill it in any order.
+class SizedFile {
+ public:
+  static Result<SizedFile> create(const std::filesystem::path& path, int64_t bytes);
+  SizedFile(SizedFile&& o) noexcept;
+  SizedFile& operator=(SizedFile&&) = delete;
+  SizedFile(const SizedFile&) = delete;
+  SizedFile& operator=(const SizedFile&) = delete;
+  ~SizedFile();
+
+  Status write_at(int64_t offset, std::span<const std::byte> bytes) const;  // thread-safe
+  Status close();  // makes the content durable
+
+ private:
+  SizedFile(int fd, std::filesystem::path path) : fd_(fd), path_(std::move(path)) {}
+  int fd_ = -1;
+  std::filesystem::path path_;
 };
 
 }  // namespace baton
