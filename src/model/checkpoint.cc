@@ -5,16 +5,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <unordered_set>
 
 #include "model/shard_set.h"
+#include "model/stored_tensors.h"
 #include "ops/weight.h"
 
 namespace baton::model {
 namespace {
 
 constexpr std::string_view kVisionPrefix = "model.visual.";
-constexpr std::string_view kScaleSuffix = "_scale_inv";
 
 bool is_vision(std::string_view name) { return name.starts_with(kVisionPrefix); }
 
