@@ -1,0 +1,262 @@
+#include "golden/check.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "golden/recorder.h"
+#include "model/sequence_runner.h"
+#include "ops/cpu/backend.h"
+
+namespace baton::golden {
+namespace {
+
+class Checker {
+ public:
+  Checker(const Folder& folder, const CheckOptions& options, model::SequenceRunner& runner)
+      : folder_(folder), options_(options), runner_(runner), config_(runner.model().config()) {}
+
+  Report run() {
+    for (prompt_ = 0; prompt_ < folder_.prompt_count(); ++prompt_) prompt(prompt_);
+    const char* mode = options_.mode == Mode::kFp32 ? "fp32" : options_.mode == Mode::kBf16 ? "bf16" : "fp8_act";
+    for (const auto& [kind, tolerance] : folder_.tolerances(mode)) report_.set_tolerance(kind, tolerance);
+    return std::move(report_);
+  }
+
+ private:
+  // positions: of the rows, where rows are tokens; those that a near-tie sent another way before layer `layers_done` count in the median alone.
+  void compare(const std::string& kind, const std::string& key, const std::vector<float>& x, const std::vector<int32_t>& positions = {},
+               int64_t layers_done = 0) {
+    const std::vector<float> golden = folder_.floats(key);
+    const int64_t rows = folder_.shape(key).empty() ? 1 : folder_.shape(key)[0];
+    if (x.size() != golden.size()) {
+      fmt::print("{}: {} values, golden has {}\n", key, x.size(), golden.size());
+      report_.add(kind, prompt_, {1e30, 1e30, 1e30});
+      return;
+    }
+    std::vector<bool> tied;
+    for (const int32_t p : positions) tied.push_back(first_tie_.contains(p) && first_tie_.at(p) < layers_done);
+    if (rows > 0) report_.add(kind, prompt_, measure(x.data(), golden.data(), rows, static_cast<int64_t>(golden.size()) / rows, tied));
+  }
+
+  void prompt(int i) {
+    const std::string p = fmt::format("p{}.", i);
+    const std::string q = options_.mode == Mode::kFp8Act ? "q." : "";
+    const std::vector<int32_t> ids = folder_.ints(p + "ids");
+    const std::vector<int32_t> pos = folder_.ints(p + "pos");
+    const auto n = static_cast<int64_t>(ids.size());
+    runner_.reset(0);
+    Recorder recorder(config_, n);
+    std::vector<float> final_rows;
+    for (int64_t first = 0; first < n;) {
+      const int64_t count = options_.chunk > 0 ? std::min(options_.chunk, n - first) : n;
+      recorder.begin_launch(first, count);
+      const model::SequenceRunner::Rows rows{0, std::span(ids).subspan(static_cast<size_t>(first), static_cast<size_t>(count)), false};
+      const MatrixView hidden = runner_.forward({&rows, 1}, &recorder);
+      append_rows(hidden, final_rows);
+      first += count;
+    }
+    first_tie_.clear();
+    if (options_.mode != Mode::kFp8Act) {
+      choices(i, p, pos, recorder);
+      caches(p, n);
+    }
+    for (int64_t l = 0; l <= config_.layer_count(); ++l)
+      compare(fmt::format("{}hidden.{}", q, l), fmt::format("{}{}hidden.{}", q, p, l), pick(recorder.streams(l), pos, config_.streams * config_.hidden_size),
+              pos, l);
+    compare(q + "final", q + p + "final", pick(final_rows, pos, config_.hidden_size), pos, config_.layer_count());
+    logits(q, p, final_rows);
+    const bool mtp = config_.mtp_layers > 0 && options_.mode == Mode::kFp32;
+    if (mtp) check_mtp(p, ids, final_rows);
+    greedy(q, p, final_rows);
+  }
+
+  void logits(const std::string& q, const std::string& p, const std::vector<float>& final_rows) {
+    std::vector<float> out;
+    const std::vector<int32_t> positions = folder_.ints(p + "logits_pos");
+    for (const int32_t row : positions) append_rows(runner_.head(hidden_row(final_rows, row)), out);
+    compare(q + "logits", q + p + "logits", out, positions, config_.layer_count());
+  }
+
+  // One hidden row in the activation type.
+  ConstMatrixView hidden_row(const std::vector<float>& rows, int64_t row) {
+    const int64_t d = config_.hidden_size;
+    return to_activation({rows.data() + row * d, DType::kF32, 1, d, d});
+  }
+  ConstMatrixView to_activation(ConstMatrixView floats) {
+    const DType type = runner_.model().numerics().activation;
+    if (type == DType::kF32) return floats;
+    narrowed_.resize(static_cast<size_t>(floats.rows * floats.cols));
+    for (int64_t r = 0; r < floats.rows; ++r)
+      for (int64_t c = 0; c < floats.cols; ++c) narrowed_[static_cast<size_t>(r * floats.cols + c)] = to_bf16(floats.row<float>(r)[c]);
+    return {narrowed_.data(), type, floats.rows, floats.cols, floats.cols};
+  }
+
+  void choices(int i, const std::string& p, const std::vector<int32_t>& pos, const Recorder& recorder) {
+    const bool must_match = options_.mode == Mode::kFp32 && folder_.clear_of_ties(i);
+    for (int64_t l = 0; l < config_.layer_count(); ++l) {
+      if (folder_.has(fmt::format("{}sel.{}", p, l))) {
+        const std::vector<int32_t> golden = folder_.ints(fmt::format("{}sel.{}", p, l));
+        const int64_t width = folder_.shape(fmt::format("{}sel.{}", p, l))[1];
+        int64_t different = 0;
+        for (size_t r = 0; r < pos.size(); ++r) {
+          std::vector<int32_t> mine = recorder.selection(l, pos[r]);
+          mine.resize(static_cast<size_t>(width), -1);
+          const bool same = std::equal(mine.begin(), mine.end(), golden.begin() + static_cast<std::ptrdiff_t>(r) * width);
+          different += same ? 0 : 1;
+          if (!same && !must_match) first_tie_.emplace(pos[r], l);
+        }
+        report_.add_choices("sel", static_cast<int64_t>(pos.size()), different, must_match);
+      }
+      if (folder_.has(fmt::format("{}moe.{}.ids", p, l))) experts(p, l, pos, recorder, must_match);
+    }
+  }
+
+  void experts(const std::string& p, int64_t l, const std::vector<int32_t>& pos, const Recorder& recorder, bool must_match) {
+    const std::vector<int32_t> golden = folder_.ints(fmt::format("{}moe.{}.ids", p, l));
+    const auto k = static_cast<size_t>(config_.experts_per_token);
+    std::vector<float> weights;
+    int64_t different = 0;
+    for (size_t r = 0; r < pos.size(); ++r) {
+      const auto [ids, w] = recorder.experts(l, pos[r]);
+      weights.insert(weights.end(), w.begin(), w.end());
+      std::vector<int32_t> a = ids;
+      std::vector<int32_t> b(golden.begin() + static_cast<std::ptrdiff_t>(r * k), golden.begin() + static_cast<std::ptrdiff_t>((r + 1) * k));
+      std::sort(a.begin(), a.end());
+      std::sort(b.begin(), b.end());
+      different += a == b ? 0 : 1;
+      if (a != b && !must_match) first_tie_.emplace(pos[r], l);
+    }
+    report_.add_choices("moe.ids", static_cast<int64_t>(pos.size()), different, must_match);
+    compare("moe.w", fmt::format("{}moe.{}.w", p, l), weights, pos, l + 1);
+  }
+
+  void caches(const std::string& p, int64_t n) {
+    size_t kda = 0;
+    size_t sparse = 0;
+    for (int64_t l = 0; l < config_.layer_count(); ++l) {
+      if (config_.layers[static_cast<size_t>(l)].attention == model::AttentionKind::kKda) {
+        const KdaCache cache = read_kda(runner_, 0, kda++);
+        compare("kda.state", fmt::format("{}kda.{}.state", p, l), cache.state);
+        compare("kda.conv", fmt::format("{}kda.{}.conv", p, l), cache.window);
+      } else {
+        const std::vector<int32_t> pools = folder_.ints(fmt::format("{}idx.{}.pool_ids", p, l));
+        compare("idx.pooled", fmt::format("{}idx.{}.pooled", p, l), read_pooled(runner_, 0, sparse, pools));
+        compare("idx.tail", fmt::format("{}idx.{}.tail", p, l), read_tail(runner_, 0, sparse, n));
+        ++sparse;
+      }
+    }
+  }
+
+  // Follows the golden tokens, so that one near-tie does not hide the steps after it.
+  void greedy(const std::string& q, const std::string& p, const std::vector<float>& final_rows) {
+    const std::vector<int32_t> golden = folder_.ints(q + p + "greedy.ids");
+    const std::string safe_key = p + (options_.mode == Mode::kBf16 ? "greedy.safe_bf16" : "greedy.safe_fp32");
+    // FP8 activations have no safe list: a rounding that falls to the other side moves logits by far more than float noise.
+    const std::vector<uint8_t> safe = q.empty() ? folder_.flags(safe_key) : std::vector<uint8_t>(golden.size(), 0);
+    const int64_t n = static_cast<int64_t>(final_rows.size()) / config_.hidden_size;
+    int64_t compared = 0;
+    int64_t different = 0;
+    const ops::SamplingRow row{};
+    int32_t token = runner_.sample(hidden_row(final_rows, n - 1), row);
+    for (size_t s = 0; s < golden.size(); ++s) {
+      if (safe[s] != 0 || !q.empty()) {
+        ++compared;
+        different += token == golden[s] ? 0 : 1;
+      }
+      const model::SequenceRunner::Rows next{0, {&golden[s], 1}, false};
+      token = runner_.sample(runner_.forward({&next, 1}), row);
+    }
+    report_.add_choices("greedy", compared, different, q.empty());
+  }
+
+  void check_mtp(const std::string& p, const std::vector<int32_t>& ids, const std::vector<float>& final_rows);
+
+  const Folder& folder_;
+  const CheckOptions& options_;
+  model::SequenceRunner& runner_;
+  const model::Config& config_;
+  Report report_;
+  int prompt_ = 0;
+  std::map<int32_t, int64_t> first_tie_;  // position -> first layer whose experts or pools differ from the golden ones
+  std::vector<bf16> narrowed_;
+};
+
+// The drafts of one round, in the two readings that the engine implements: own (index_share_for_mtp_iteration off) and shared_plus (on).
+void Checker::check_mtp(const std::string& p, const std::vector<int32_t>& ids, const std::vector<float>& final_rows) {
+  const std::string key = "mtp." + p;
+  const auto n = static_cast<int64_t>(ids.size());
+  const int64_t d = config_.hidden_size;
+  std::vector<int32_t> next(ids.begin() + 1, ids.end());
+  next.push_back(folder_.ints(key + "first")[0]);
+  for (const std::string variant : {"own", "shared_plus"}) {
+    OwnedSelection selection(config_, n);
+    Recorder recorder(config_, n);
+    recorder.begin_launch(0, n);
+    const ConstMatrixView hidden{final_rows.data(), DType::kF32, n, d, d};
+    MatrixView out = runner_.mtp(0, 0, next, hidden, &recorder, selection.view(), true);
+    std::vector<float> rows;
+    append_rows(out, rows);
+    if (variant == "own") {
+      compare("mtp.rows", key + "rows", pick(rows, folder_.ints(key + "pos"), d));
+      std::vector<int32_t> mine = recorder.selection(config_.layer_count(), n - 1);
+      const std::vector<int32_t> golden = folder_.ints(key + "sel");
+      mine.resize(golden.size(), -1);
+      report_.add_choices("mtp.sel", 1, mine == golden ? 0 : 1, true);
+      compare("mtp.tail", key + "tail", read_tail(runner_, 0, runner_.model().cache_layout().index.size() - 1, n));
+    }
+    selection.keep_row(n - 1);
+    std::vector<float> vectors(rows.end() - d, rows.end());
+    std::vector<float> all_logits;
+    std::vector<int32_t> drafts;
+    std::vector<float> h = vectors;
+    for (int64_t step = 0; step < 7; ++step) {
+      if (step > 0) {
+        const ConstMatrixView previous{h.data(), DType::kF32, 1, d, d};
+        out = runner_.mtp(0, n + step - 1, {&drafts.back(), 1}, previous, nullptr, selection.view(), variant == "own");
+        h.clear();
+        append_rows(out, h);
+        vectors.insert(vectors.end(), h.begin(), h.end());
+      }
+      const ConstMatrixView row{h.data(), DType::kF32, 1, d, d};
+      append_rows(runner_.head(row), all_logits);
+      drafts.push_back(runner_.sample(row, {}));
+    }
+    const std::vector<int32_t> golden = folder_.ints(key + variant + ".ids");
+    report_.add_choices("mtp.ids", 7, drafts == golden ? 0 : 7, true);
+    compare("mtp.h", key + variant + ".h", vectors);
+    compare("mtp.logits", key + variant + ".logits", all_logits);
+  }
+}
+
+int64_t longest_prompt(const Folder& folder) {
+  int64_t longest = 0;
+  for (int i = 0; i < folder.prompt_count(); ++i) {
+    const std::string p = fmt::format("p{}.", i);
+    longest = std::max(longest, folder.shape(p + "ids")[0] + folder.shape(p + "greedy.ids")[0] + 8);
+  }
+  return longest;
+}
+
+}  // namespace
+
+Result<Report> check_folder(const Folder& folder, const CheckOptions& options) {
+  BATON_ASSIGN(const model::Checkpoint checkpoint, model::Checkpoint::open(folder.dir()));
+  cpu::CpuBackend backend({.threads = options.threads, .isa = options.isa});
+  const int64_t tokens = longest_prompt(folder);
+  model::ModelOptions model_options;
+  const DType type = options.mode == Mode::kBf16 ? DType::kBF16 : DType::kF32;
+  model_options.numerics.activation = type;
+  if (options.mode == Mode::kFp8Act) model_options.numerics.quant = ops::ActivationQuant::kE4m3Block;
+  model_options.cache = {.activation = type, .state = DType::kF32, .latent = type, .index = type};
+  model_options.max_rows = tokens;
+  model_options.max_logits_rows = 1;
+  model_options.max_sequences = 1;
+  model_options.max_pages = (tokens + ops::kPageTokens - 1) / ops::kPageTokens;
+  model_options.loading.threads = options.threads;
+  BATON_ASSIGN(const auto model, model::Glm5Next::load(checkpoint, backend, model_options));
+  BATON_ASSIGN(model::SequenceRunner runner, model::SequenceRunner::create(*model, backend, 1, tokens, tokens));
+  return Checker(folder, options, runner).run();
+}
+
+}  // namespace baton::golden
