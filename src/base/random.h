@@ -23,7 +23,8 @@ constexpr PhiloxBlock philox(uint64_t key, PhiloxBlock counter) {
   return counter;
 }
 
-// Uniform in (0, 1), never 0 and never 1: the 24 high bits, centred in their interval.
-constexpr float unit_interval(uint32_t bits) { return (static_cast<float>(bits >> 8) + 0.5F) * 0x1p-24F; }
+// Uniform in (0, 1), never 0 and never 1: the 23 high bits, centred in their interval. One bit more, and the centre of the last interval
+// would round to 1.
+constexpr float unit_interval(uint32_t bits) { return (static_cast<float>(bits >> 9) + 0.5F) * 0x1p-23F; }
 
 }  // namespace baton
