@@ -1,0 +1,101 @@
+# The two commands of the README are `make demo` and `make test`; `make help` lists the rest.
+# Each installs what it needs (scripts/setup) and builds under build/; nothing else is touched.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+FUZZ_SECONDS ?= 60
+SOAK_REPEATS ?= 20
+DEMO_MODEL ?= tests/data/golden/small-bf16
+
+# Compiled objects are shared between checkouts: ccache sees paths relative to this folder.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+export CTEST_PARALLEL_LEVEL := $(JOBS)
+
+BATON := build/release/bin/baton
+# $(call configure,PRESET,OPTIONS): by Ninja where it is installed; decided when the recipe runs, since scripts/setup may just have installed it.
+configure = if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi; cmake --preset $(1) $(2) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
+
+.PHONY: help demo build test lint format tidy fuzz soak bench asan tsan cuda clean
+
+help:
+	@echo 'make demo    install what is missing, build, and generate tokens from the small checkpoint in tests/data'
+	@echo 'make test    install what is missing, build, lint, and run every test'
+	@echo 'make build   the release build only, in build/release'
+	@echo 'make lint    layers, sizes, names, words, formatting; make format applies the formatting'
+	@echo 'make asan    build and test with the address and undefined-behaviour sanitizers; make tsan with the thread sanitizer'
+	@echo 'make cuda    build with the CUDA backend (needs nvcc)'
+	@echo 'make fuzz    every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
+	@echo 'make soak    every test SOAK_REPEATS=$(SOAK_REPEATS) times, then ten minutes a fuzzer; for a free evening'
+	@echo 'make bench   speed of the CPU backend beside the floor of this machine'
+	@echo 'make tidy    clang-tidy, slow'
+	@echo 'make clean   remove build/'
+
+demo: | build_folder
+	@scripts/setup build
+	@# Only the program is built: a folder that is not configured yet is configured without tests.
+	@if [ ! -f build/release/CMakeCache.txt ]; then $(call configure,release,-DBATON_TESTS=OFF); fi
+	@cmake --build build/release --target baton
+	@echo; echo '$$ baton inspect $(DEMO_MODEL)'
+	@$(BATON) inspect $(DEMO_MODEL)
+	@echo; echo '$$ baton generate --model $(DEMO_MODEL) --prompt-ids 1,2,3,4,5 --max-tokens 32'
+	@$(BATON) generate --model $(DEMO_MODEL) --prompt-ids 1,2,3,4,5 --max-tokens 32
+
+build: | build_folder
+	@scripts/setup build test
+	@$(call configure,release,-DBATON_TESTS=ON)
+	@cmake --build build/release
+
+test: | build_folder
+	@scripts/setup build test
+	@scripts/lint
+	@$(call configure,release,-DBATON_TESTS=ON)
+	@cmake --build build/release
+	@ctest --preset release
+
+lint:
+	@scripts/setup test
+	@scripts/lint
+
+format:
+	@scripts/setup test
+	@git ls-files -z '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 -r clang-format -i
+
+tidy: build
+	@scripts/setup tidy
+	@run-clang-tidy -quiet -j $(JOBS) -p build/release 'src/.*\.cc$$'
+
+asan tsan: | build_folder
+	@scripts/setup build test
+	@$(call configure,$@)
+	@cmake --build build/$@
+	@scripts/without-aslr ctest --preset $@ $(CTEST_OPTIONS)
+
+cuda: | build_folder
+	@scripts/setup build test
+	@$(call configure,cuda)
+	@cmake --build build/cuda
+
+fuzz: | build_folder
+	@scripts/setup build fuzz
+	@$(call configure,fuzz)
+	@cmake --build build/fuzz
+	@scripts/fuzz build/fuzz/bin $(FUZZ_SECONDS)
+
+soak: build
+	@ctest --preset release --repeat until-fail:$(SOAK_REPEATS)
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600
+
+bench: build
+	@scripts/bench build/release/bin
+
+clean:
+	@rm -rf build
+
+.PHONY: build_folder
+build_folder:
+	@mkdir -p build

@@ -1,0 +1,1 @@
+"""The rules of scripts/lint, one file a concern."""
