@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Builds the GPU programs without CMake: for machines that have a CUDA toolkit and little else.
+# usage: bench/gpu/build.sh [output folder, default /tmp/baton-gpu]; statically linked against the CUDA runtime and libstdc++.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+out=${1:-/tmp/baton-gpu}
+mkdir -p "$out"
+flags=(-std=c++20 -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -I"$root/src" -Xcompiler -Wall,-Wextra -cudart static -Xcompiler -static-libstdc++)
+cd "$root"
+objects=()
+for source in src/ops/cuda/moe/config.cc src/ops/cuda/moe/launch.cu src/ops/cuda/moe/inst/*.cu; do
+  object=$out/$(basename "${source%.*}").o
+  objects+=("$object")
+  if [[ ! -e $object || -n $(find src/ops/cuda "$source" -newer "$object" \( -name '*.cuh' -o -name '*.h' -o -path "$source" \) -print -quit) ]]; then
+    nvcc "${flags[@]}" -c "$source" -o "$object"
+  fi
+done
+nvcc "${flags[@]}" -Xcompiler -fopenmp tests/gpu/moe_harness.cu "${objects[@]}" -lgomp -o "$out/moe_harness"
+nvcc "${flags[@]}" bench/gpu/ceilings.cu -o "$out/ceilings"

@@ -1,0 +1,45 @@
+// Problem to configuration of the expert path. Pure: no CUDA, tested on any machine.
+#pragma once
+
+#include <cstdint>
+
+namespace baton::cuda::moe {
+
+struct Problem {
+  int64_t rows = 0;            // rows of the batch (after the all-gather), an upper bound
+  int32_t choices = 0;         // experts a row chooses among all
+  int32_t experts_total = 0;   // of the model
+  int32_t experts_local = 0;   // held by this rank
+  int64_t width = 0;           // of the rows (d)
+  int64_t inner = 0;           // of an expert (i)
+};
+
+// Instantiations of the expert kernel: rows of a tile x blocks of a cluster.
+enum class Variant : uint8_t {
+  kDecode,         // 64 x 1: weights flow, tiles are handed out dynamically
+  kMedium,         // 128 x 1
+  kPrefill,        // 128 x 2: pairs of row blocks share every weight block through multicast
+  kPrefillNarrow,  // 96 x 2: two scratch accumulators
+};
+
+struct Config {
+  Variant variant = Variant::kDecode;
+  int32_t tile_rows = 0;   // most rows of one tile
+  int32_t cluster = 1;     // blocks that share a weight tile
+  int64_t slots = 0;       // capacity of the slot panels, a multiple of 8
+  int32_t max_units = 0;   // most row blocks (or pairs of them) over all experts
+  int32_t plan_blocks = 0; // blocks of the plan kernels
+};
+
+// Nothing about these sizes is unsupported.
+bool supported(const Problem& problem);
+Config configure(const Problem& problem);
+Config configure(const Problem& problem, Variant variant);  // with the choice made: benchmarks and tests
+
+struct WorkspaceLayout {
+  int64_t x, x_scale, h, h_scale, y, row_slot, units, control, ready, block_counts;  // byte offsets
+  int64_t bytes;
+};
+WorkspaceLayout workspace_layout(const Problem& problem, const Config& config);
+
+}  // namespace baton::cuda::moe

@@ -1,0 +1,66 @@
+// Both expert GEMMs of a layer in one persistent kernel: first all gate-up tiles (with SwiGLU and quantisation), then all down tiles.
+// DESIGN.md: schedule, memory map, floors.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "ops/cuda/device/grid.cuh"
+#include "ops/cuda/device/launch.cuh"
+#include "ops/cuda/moe/mlp_consumer.cuh"
+#include "ops/cuda/moe/mlp_producer.cuh"
+#include "ops/cuda/moe/mlp_shared.cuh"
+
+namespace baton::cuda::moe {
+
+template <int kRows, int kStages, int kCluster>
+__global__ void __launch_bounds__(kMlpThreads, 1) expert_mlp(const __grid_constant__ MlpParams p) {
+  extern __shared__ __align__(1024) uint8_t raw[];
+  auto& shared = *reinterpret_cast<MlpShared<kRows, kStages>*>(raw);
+  const uint32_t rank = kCluster == 1 ? 0 : cluster_rank();
+  if (threadIdx.x == 0) {
+    if ((shared_address(raw) & 1023U) != 0) __trap();
+    for (int i = 0; i < kStages; ++i) {
+      shared.full[i].init(1);
+      shared.empty[i].init(kConsumerWarps * kCluster);
+    }
+    for (int i = 0; i < kTileRing; ++i) {
+      shared.tile_full[i].init(1);
+      shared.tile_empty[i].init(kConsumerWarps);
+    }
+    fence_barrier_init();
+  }
+  if constexpr (kCluster == 1) {
+    __syncthreads();
+  } else {
+    cluster_sync();
+  }
+  allow_successor();
+
+  if (threadIdx.x < 128) {
+    give_registers<40>();
+    if (threadIdx.x < 32) {
+      Producer<kRows, kStages, kCluster> producer(p, shared, rank);
+      producer.run();
+    }
+  } else {
+    take_registers<232>();
+    Consumer<kRows, kStages, kCluster> consumer{p, shared, static_cast<int>(threadIdx.x / 128) - 1, RingCursor{}};
+    consumer.run();
+  }
+  if constexpr (kCluster > 1) {
+    __syncwarp();
+    cluster_sync();  // the peer may still write into this block's memory
+  }
+}
+
+template <int kRows, int kStages, int kCluster>
+cudaError_t start_mlp(const MlpParams& params, bool dependent, cudaStream_t stream) {
+  constexpr size_t kShared = sizeof(MlpShared<kRows, kStages>);
+  static_assert(kShared <= 232448, "shared memory of a block");
+  static const cudaError_t prepared = allow_shared(expert_mlp<kRows, kStages, kCluster>, kShared);
+  if (prepared != cudaSuccess) return prepared;
+  const unsigned grid = static_cast<unsigned>(multiprocessors() / kCluster * kCluster);
+  return launch(expert_mlp<kRows, kStages, kCluster>, grid, kMlpThreads, kShared, kCluster, dependent, stream, params);
+}
+
+}  // namespace baton::cuda::moe

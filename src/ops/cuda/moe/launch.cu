@@ -1,0 +1,166 @@
+#include "ops/cuda/moe/launch.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/cuda/device/launch.cuh"
+#include "ops/cuda/moe/combine.cuh"
+#include "ops/cuda/moe/expert_mlp_params.h"
+#include "ops/cuda/moe/layout.h"
+#include "ops/cuda/moe/pack.cuh"
+#include "ops/cuda/moe/plan.cuh"
+#include "ops/cuda/moe/quantise.cuh"
+#include "ops/cuda/moe/route.cuh"
+
+namespace baton::cuda::moe {
+
+namespace {
+
+template <class T>
+T* at(const ExpertPath& path, int64_t offset) {
+  return reinterpret_cast<T*>(static_cast<uint8_t*>(path.workspace) + offset);
+}
+
+// Threads of a block that walks a row of `parts` units in one or two passes (width <= 4,096).
+unsigned row_threads(int64_t parts) { return static_cast<unsigned>(parts <= 256 ? (parts + 31) / 32 * 32 : 256); }
+
+}  // namespace
+
+cudaError_t plan(const ExpertPath& path, cudaStream_t stream) {
+  const Problem& problem = path.problem;
+  const WorkspaceLayout w = workspace_layout(problem, path.config);
+  PlanParams p{};
+  p.ids = path.ids;
+  p.entries = static_cast<int32_t>(problem.rows * problem.choices);
+  p.first_expert = path.first_expert;
+  p.experts = problem.experts_local;
+  p.tile_rows = path.config.tile_rows;
+  p.cluster = path.config.cluster;
+  const int blocks = path.config.plan_blocks;
+  const int warps = blocks * kPlanWarps;
+  p.per_warp = (p.entries + warps * 32 - 1) / (warps * 32) * 32;
+  p.block_counts = at<int32_t>(path, w.block_counts);
+  p.row_slot = at<int32_t>(path, w.row_slot);
+  p.units = at<Unit>(path, w.units);
+  p.control = at<uint32_t>(path, w.control);
+  p.ready = at<uint32_t>(path, w.ready);
+  const size_t shared = static_cast<size_t>(kPlanWarps * (p.experts + 1)) * 4;
+  static const cudaError_t prepared =
+      std::max(allow_shared(plan_count, size_t{kPlanWarps} * 513 * 4), allow_shared(plan_place, size_t{kPlanWarps} * 513 * 4));
+  if (prepared != cudaSuccess) return prepared;
+  if (blocks > 1) {
+    const cudaError_t e = launch(plan_count, static_cast<unsigned>(blocks), kPlanThreads, shared, 1, path.dependent_launch, stream, p);
+    if (e != cudaSuccess) return e;
+  }
+  return launch(plan_place, static_cast<unsigned>(blocks), kPlanThreads, shared, 1, path.dependent_launch, stream, p);
+}
+
+cudaError_t quantise(const ExpertPath& path, cudaStream_t stream) {
+  const WorkspaceLayout w = workspace_layout(path.problem, path.config);
+  QuantiseParams p{};
+  p.x = static_cast<const uint4*>(path.x);
+  p.row_slot = at<int32_t>(path, w.row_slot);
+  p.panels = at<uint8_t>(path, w.x);
+  p.scales = at<float>(path, w.x_scale);
+  p.slots = path.config.slots;
+  p.width = static_cast<int32_t>(path.problem.width);
+  p.choices = path.problem.choices;
+  return launch(quantise_rows<1>, static_cast<unsigned>(path.problem.rows), row_threads(path.problem.width / 16), 0, 1, path.dependent_launch,
+                stream, p);
+}
+
+cudaError_t mlp(const ExpertPath& path, cudaStream_t stream) {
+  if (path.problem.rows == 0) return cudaSuccess;
+  const WorkspaceLayout w = workspace_layout(path.problem, path.config);
+  MlpParams p{};
+  p.gate = path.experts.gate;
+  p.up = path.experts.up;
+  p.down = path.experts.down;
+  p.gate_stride = path.experts.gate_stride;
+  p.up_stride = path.experts.up_stride;
+  p.down_stride = path.experts.down_stride;
+  p.gate_scale = path.experts.gate_scale;
+  p.up_scale = path.experts.up_scale;
+  p.down_scale = path.experts.down_scale;
+  p.x = at<uint8_t>(path, w.x);
+  p.x_scale = at<float>(path, w.x_scale);
+  p.h = at<uint8_t>(path, w.h);
+  p.h_scale = at<float>(path, w.h_scale);
+  p.y = at<uint8_t>(path, w.y);
+  p.units = at<Unit>(path, w.units);
+  p.control = at<uint32_t>(path, w.control);
+  p.ready = at<uint32_t>(path, w.ready);
+  p.slots = path.config.slots;
+  p.width_blocks = static_cast<int32_t>(path.problem.width / kBlock);
+  p.inner_blocks = static_cast<int32_t>(path.problem.inner / kBlock);
+  p.limit = path.limit;
+  p.phases = path.phases;
+  switch (path.config.variant) {
+    case Variant::kDecode: return start_mlp_decode(p, path.dependent_launch, stream);
+    case Variant::kMedium: return start_mlp_medium(p, path.dependent_launch, stream);
+    case Variant::kPrefill: return start_mlp_prefill(p, path.dependent_launch, stream);
+    case Variant::kPrefillNarrow: return start_mlp_prefill_narrow(p, path.dependent_launch, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+cudaError_t combine(const ExpertPath& path, cudaStream_t stream) {
+  const WorkspaceLayout w = workspace_layout(path.problem, path.config);
+  CombineParams p{};
+  p.y = at<uint8_t>(path, w.y);
+  p.row_slot = at<int32_t>(path, w.row_slot);
+  p.weights = path.weights;
+  p.shared = static_cast<const uint4*>(path.shared);
+  p.out = static_cast<uint4*>(path.out);
+  p.slots = path.config.slots;
+  p.width = static_cast<int32_t>(path.problem.width);
+  p.choices = path.problem.choices;
+  const unsigned threads = row_threads(path.problem.width / 8);
+  return launch(path.problem.width / 8 > 256 ? combine_rows<2> : combine_rows<1>, static_cast<unsigned>(path.problem.rows), threads, 0, 1,
+                path.dependent_launch, stream, p);
+}
+
+cudaError_t run(const ExpertPath& path, cudaStream_t stream) {
+  for (const auto step : {plan, quantise, mlp, combine}) {
+    const cudaError_t e = step(path, stream);
+    if (e != cudaSuccess) return e;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t pack_weight(void* packed, const void* row_major, int64_t n, int64_t k, bool permute_rows, cudaStream_t stream) {
+  if (n % kBlock != 0 || k % kBlock != 0) return cudaErrorInvalidValue;
+  const int64_t blocks = std::min<int64_t>((n * (k / 16) + 255) / 256, int64_t{multiprocessors()} * 8);
+  return launch(pack_weight_rows, static_cast<unsigned>(blocks), 256, 0, 1, false, stream, static_cast<uint8_t*>(packed),
+                static_cast<const uint8_t*>(row_major), n, k, permute_rows);
+}
+
+cudaError_t route(const Route& r, cudaStream_t stream) {
+  if (r.width % (32 * kRouteCluster) != 0 || r.experts % kRouteWarpExperts != 0 || r.experts > 512 || r.choices > kMaxChoices ||
+      r.choices > r.experts)
+    return cudaErrorInvalidValue;
+  RouteParams p{};
+  p.x = static_cast<const uint4*>(r.x);
+  p.router = static_cast<const uint4*>(r.router);
+  p.bias = r.bias;
+  p.scores = r.scores;
+  p.ids = r.ids;
+  p.weights = r.weights;
+  p.rows = r.rows;
+  p.width = static_cast<int32_t>(r.width);
+  p.experts = r.experts;
+  p.choices = r.choices;
+  p.renormalise = r.renormalise;
+  p.scaling = r.scaling;
+  const unsigned threads = static_cast<unsigned>(r.experts);  // one warp for each 32 experts
+  const auto start = [&](auto kernel, int tiles) {
+    const size_t shared = static_cast<size_t>(16 * tiles) * (r.experts + 1) * 4;
+    const cudaError_t e = allow_shared(kernel, shared);
+    if (e != cudaSuccess) return e;
+    const int64_t clusters = (r.rows + 16 * tiles - 1) / (16 * tiles);
+    return launch(kernel, static_cast<unsigned>(clusters * kRouteCluster), threads, shared, kRouteCluster, true, stream, p);
+  };
+  return r.rows > 1024 ? start(route_rows<4>, 4) : start(route_rows<1>, 1);
+}
+
+}  // namespace baton::cuda::moe
