@@ -17,7 +17,7 @@ std::vector<int32_t> tokens(int64_t n, uint32_t seed, int64_t vocabulary) {
   return ids;
 }
 
-std::vector<float> hidden(const Setup& s, int64_t n, uint32_t seed, golden::Recorder* recorder = nullptr) {
+std::vector<float> hidden(const ModelSetup& s, int64_t n, uint32_t seed, golden::Recorder* recorder = nullptr) {
   TestModel m(s);
   const std::vector<int32_t> ids = tokens(n, seed, m.model->config().vocab_size);
   const model::SequenceRunner::Rows rows{0, ids, false};
@@ -38,17 +38,17 @@ double relative(const std::vector<float>& a, const std::vector<float>& b) {
 
 class Equivalence : public ::testing::TestWithParam<const char*> {
  protected:
-  static Setup setup() { return setup_for(GetParam(), DType::kF32); }
+  static ModelSetup setup() { return setup_for(GetParam(), DType::kF32); }
 };
 
 TEST_P(Equivalence, AbsorbedAttentionEqualsExpanded) {
-  Setup expanded = setup();
+  ModelSetup expanded = setup();
   expanded.expanded_attention = true;
   EXPECT_LT(relative(hidden(setup(), 100, 1), hidden(expanded, 100, 1)), 1e-5);
 }
 
 TEST_P(Equivalence, ChunkedKdaEqualsRecurrent) {
-  Setup chunked = setup();
+  ModelSetup chunked = setup();
   chunked.chunked_kda = true;
   for (const int64_t n : {1, 63, 64, 65, 200}) EXPECT_LT(relative(hidden(chunked, n, 2), hidden(setup(), n, 2)), 1e-4) << n << " tokens";
 }
@@ -75,7 +75,7 @@ class DenseCopy {
 
 TEST_P(Equivalence, SparseEqualsDenseUpToTopkAndDiffersBeyond) {
   const DenseCopy copy(setup().dir);
-  Setup dense = setup();
+  ModelSetup dense = setup();
   dense.dir = copy.dir();
   const model::Config config = *model::load_config(setup().dir);
   const int64_t limit = config.index_topk + config.index_kpool - 1;  // rows up to here attend to everything

@@ -24,8 +24,8 @@ std::string name_of(const ::testing::TestParamInfo<Case>& info) {
 
 class Exactness : public ::testing::TestWithParam<Case> {
  protected:
-  static Setup setup() {
-    Setup s = setup_for(GetParam().folder, GetParam().activation);
+  static ModelSetup setup() {
+    ModelSetup s = setup_for(GetParam().folder, GetParam().activation);
     s.quant = GetParam().quant;
     if (GetParam().cache != DType::kU8) s.latent = GetParam().cache;
     return s;
@@ -76,7 +76,7 @@ TEST_P(Exactness, PrefillEqualsTokenByTokenForEveryChunking) {
 }
 
 TEST_P(Exactness, ThreadCountDoesNotMatter) {
-  Setup s = setup();
+  ModelSetup s = setup();
   std::vector<std::byte> one;
   for (const int threads : {1, 2, 3}) {
     s.threads = threads;

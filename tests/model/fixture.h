@@ -16,7 +16,7 @@ namespace baton::testing {
 
 inline std::filesystem::path golden_dir(const std::string& name) { return std::filesystem::path(BATON_TEST_DATA) / "golden" / name; }
 
-struct Setup {
+struct ModelSetup {
   std::filesystem::path dir;
   DType activation = DType::kF32;
   DType state = DType::kF32;
@@ -31,8 +31,8 @@ struct Setup {
 };
 
 // Setups that promise exactness, by the name that a failing test prints.
-inline Setup setup_for(const std::string& folder, DType activation) {
-  Setup s;
+inline ModelSetup setup_for(const std::string& folder, DType activation) {
+  ModelSetup s;
   s.dir = golden_dir(folder);
   s.activation = activation;
   s.latent = activation;
@@ -44,7 +44,7 @@ struct TestModel {
   std::unique_ptr<model::Glm5Next> model;
   std::unique_ptr<model::SequenceRunner> runner;
 
-  explicit TestModel(const Setup& s) {
+  explicit TestModel(const ModelSetup& s) {
     backend = std::make_unique<cpu::CpuBackend>(cpu::BackendOptions{.threads = s.threads, .isa = s.isa});
     auto checkpoint = model::Checkpoint::open(s.dir);
     if (!checkpoint) throw std::runtime_error(checkpoint.error().message);

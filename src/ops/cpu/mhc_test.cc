@@ -41,6 +41,8 @@ TEST(Mhc, CombIsDoublyStochastic) {
       Random random(static_cast<uint32_t>(11 + s));
       OpRunner runner(isa);
       Site site(random, runner, 50, s, 64);
+      for (float& b : site.base) b *= 0.25F;  // logits of a size for which 20 iterations converge
+      for (float& x : site.scale) x *= 0.25F;
       runner.run(runner.ops().mhc_mix, site.params());
       for (int64_t r = 0; r < site.m; ++r) {
         for (int64_t i = 0; i < s; ++i) {
@@ -50,8 +52,8 @@ TEST(Mhc, CombIsDoublyStochastic) {
             row += site.comb[static_cast<size_t>((r * s + i) * s + j)];
             column += site.comb[static_cast<size_t>((r * s + j) * s + i)];
           }
-          EXPECT_NEAR(column, 1, 2e-6) << isa_name(isa);
-          EXPECT_NEAR(row, 1, 2e-4) << isa_name(isa) << " rows converge with the iterations";
+          EXPECT_NEAR(column, 1, 2e-6) << isa_name(isa);  // the last operation normalises columns
+          EXPECT_NEAR(row, 1, 2e-6) << isa_name(isa);
         }
       }
     }
