@@ -17,7 +17,7 @@ struct SynthOptions {
   uint64_t seed = 0;
   int64_t shards = 0;   // 0: as many as files of at most 5 GB need
   int threads = 1;      // the result does not depend on it
-  std::function<void(int64_t done, int64_t total)> progress;  // bytes; called from one thread at a time
+  std::function<void(int64_t done, int64_t total)> progress = {};  // bytes; called from one thread at a time
   const std::atomic<bool>* stop = nullptr;  // set by others: give up, leave nothing behind
 };
 
