@@ -1,0 +1,182 @@
+// The program as a user meets it: exit codes, messages, files.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <boost/json.hpp>
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "base/file.h"
+#include "model/test_folder.h"
+
+extern char** environ;
+
+namespace baton {
+namespace {
+
+namespace fs = std::filesystem;
+using model::TestFolder;
+
+const std::string kGolden = BATON_TEST_DATA "/golden/";
+
+struct Outcome {
+  int exit_code = -1;  // 128 + signal if killed
+  std::string out;
+  std::string err;
+};
+
+class CommandLine : public testing::Test {
+ protected:
+  // Starts the program; finish() waits for it.
+  pid_t start(const std::vector<std::string>& arguments) {
+    std::vector<std::string> all = {BATON_PROGRAM};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& a : all) argv.push_back(a.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, (folder_.path() / ".out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (folder_.path() / ".err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    pid_t pid = -1;
+    EXPECT_EQ(posix_spawn(&pid, BATON_PROGRAM, &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    return pid;
+  }
+  Outcome finish(pid_t pid) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    Outcome o;
+    o.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    o.out = folder_.read(".out");
+    o.err = folder_.read(".err");
+    return o;
+  }
+  Outcome run(const std::vector<std::string>& arguments) { return finish(start(arguments)); }
+
+  // A failure: exit code 1, nothing on standard output, one message that mentions all `parts`.
+  void expect_failure(const std::vector<std::string>& arguments, const std::vector<std::string>& parts) {
+    const Outcome o = run(arguments);
+    EXPECT_EQ(o.exit_code, 1);
+    EXPECT_EQ(o.out, "");
+    EXPECT_TRUE(o.err.starts_with("baton: ")) << o.err;
+    EXPECT_EQ(o.err.find("baton: ", 1), std::string::npos) << o.err;
+    for (const std::string& part : parts) EXPECT_NE(o.err.find(part), std::string::npos) << part << " in " << o.err;
+  }
+  std::vector<std::string> entries() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_.path()))
+      if (const std::string name = entry.path().filename().string(); name != ".out" && name != ".err") names.push_back(name);
+    return names;
+  }
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  TestFolder folder_;
+};
+
+TEST_F(CommandLine, SaysWhatItIs) {
+  const Outcome version = run({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_TRUE(version.out.starts_with("baton ")) << version.out;
+  const Outcome help = run({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* command : {"generate", "inspect", "synth"}) {
+    EXPECT_NE(help.out.find(command), std::string::npos);
+    EXPECT_EQ(run({command, "--help"}).exit_code, 0);
+  }
+}
+
+TEST_F(CommandLine, UsageErrorsExitWithTwo) {
+  const std::vector<std::vector<std::string>> wrong = {{},
+                                                       {"unknown"},
+                                                       {"inspect"},
+                                                       {"inspect", "--what", "x"},
+                                                       {"inspect", "a", "b"},
+                                                       {"synth", "x"},
+                                                       {"synth", "--config", "c", "--seed", "x", "out"},
+                                                       {"synth", "--config", "c", "--seed", "1", "--format", "int4", "out"},
+                                                       {"synth", "--config", "c", "--seed", "1", "--shards", "0", "out"}};
+  for (const auto& arguments : wrong) {
+    const Outcome o = run(arguments);
+    EXPECT_EQ(o.exit_code, 2);
+    EXPECT_EQ(o.out, "");
+    EXPECT_NE(o.err, "");
+  }
+}
+
+TEST_F(CommandLine, InspectsAsTextAndAsJson) {
+  const Outcome text = run({"inspect", kGolden + "mtp"});
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_EQ(text.err, "");
+  EXPECT_NE(text.out.find("routed experts"), std::string::npos);
+  const Outcome json = run({"inspect", "--json", kGolden + "mtp"});
+  EXPECT_EQ(json.exit_code, 0);
+  const boost::json::value report = boost::json::parse(json.out);
+  EXPECT_EQ(report.at("architecture").at("layers").as_int64(), 4);
+  EXPECT_EQ(report.at("weights").at("parts").at("total").at("parameters").as_int64(), 960'737);
+  EXPECT_EQ(report.at("gpus").at("layouts").as_array().size(), 4U);
+  EXPECT_EQ(report.at("cache").at("per_token").at("latent_bf16").at("mtp").as_int64(), 96);
+}
+
+TEST_F(CommandLine, SynthesisesWhatInspectAccepts) {
+  const Outcome made = run({"synth", "--config", kGolden + "small-fp8/config.json", "--seed", "1", "--format", "fp8", "--shards", "2", path("out")});
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_EQ(entries(), std::vector<std::string>{"out"});
+  EXPECT_EQ(run({"inspect", path("out")}).exit_code, 0);
+  expect_failure({"synth", "--config", kGolden + "tiny/config.json", "--seed", "1", path("out")}, {path("out"), "not empty"});
+}
+
+TEST_F(CommandLine, SynthLeavesNothingBehind) {
+  expect_failure({"synth", "--config", path("absent.json"), "--seed", "1", path("out")}, {path("absent.json"), "No such file"});
+  expect_failure({"synth", "--config", kGolden, "--seed", "1", path("out")}, {kGolden, "directory"});
+  folder_.write("llama.json", R"({"model_type": "llama"})");
+  expect_failure({"synth", "--config", path("llama.json"), "--seed", "1", path("out")}, {path("llama.json"), "llama", "glm5_next"});
+  fs::remove(path("llama.json"));
+  EXPECT_TRUE(entries().empty());
+}
+
+TEST_F(CommandLine, SynthStopsCleanlyWhenInterrupted) {
+  // A slim form of the released model still takes far longer than this test waits.
+  boost::json::value config = boost::json::parse(*read_file(BATON_TEST_DATA "/configs/glm-5.3-flash.json", 1 << 20));
+  config.at("text_config").as_object()["n_routed_experts"] = 8;
+  config.at("text_config").as_object()["hidden_size"] = 1024;
+  folder_.write("config.json", boost::json::serialize(config));
+  const pid_t pid = start({"synth", "--config", path("config.json"), "--seed", "1", "--format", "fp8", path("out")});
+  for (int i = 0; i < 2000 && entries().size() < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ::kill(pid, SIGINT);
+  const Outcome o = finish(pid);
+  EXPECT_EQ(o.exit_code, 1) << o.err;
+  EXPECT_EQ(entries(), std::vector<std::string>{"config.json"});
+}
+
+TEST_F(CommandLine, NamesBadInput) {
+  expect_failure({"inspect", path("absent")}, {path("absent")});
+  expect_failure({"inspect", path("")}, {"config.json", "No such file"});
+  folder_.write("config.json", "{\"model_type\": \"qwen3\"}");
+  expect_failure({"inspect", path("")}, {"config.json", "qwen3", "glm5_next"});
+  folder_.write("config.json", "{");
+  expect_failure({"inspect", path("")}, {"config.json", "JSON"});
+  fs::copy_file(kGolden + "tiny/config.json", path("config.json"), fs::copy_options::overwrite_existing);
+  expect_failure({"inspect", path("")}, {"model.safetensors"});
+  folder_.write("model.safetensors", folder_.read("config.json"));
+  expect_failure({"inspect", path("")}, {"model.safetensors", "is it safetensors?"});
+  fs::copy_file(kGolden + "tiny/model.safetensors", path("model.safetensors"), fs::copy_options::overwrite_existing);
+  EXPECT_EQ(run({"inspect", path("")}).exit_code, 0);
+  fs::resize_file(path("model.safetensors"), 1'000'000);
+  expect_failure({"inspect", path("")}, {"model.safetensors", "truncated"});
+}
+
+TEST_F(CommandLine, OutputThatCannotBeWrittenIsAFailure) {
+  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full";
+  const std::string command = fmt::format("{} inspect {}tiny >/dev/full 2>{}", BATON_PROGRAM, kGolden, path("message"));
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_NE(folder_.read("message").find("baton: "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace baton
