@@ -97,8 +97,8 @@ def check_includes(repository: Repository, rooms: dict) -> None:
             if not match:
                 continue
             quoted, angled = match.groups()
-            if room and angled:
-                check_foreign(repository, path, number, room, angled)
+            if inside and angled:
+                check_foreign(repository, path, number, inside, angled)
             if quoted is None:
                 continue
             if inside is None:
@@ -117,11 +117,11 @@ def check_includes(repository: Repository, rooms: dict) -> None:
                 repository.find("layer", path, number, f"room {room} does not depend on {target}; add it to DEPS if the ranks allow, or move the code")
 
 
-def check_foreign(repository: Repository, path: str, number: int, room: str, header: str) -> None:
+def check_foreign(repository: Repository, path: str, number: int, inside: str, header: str) -> None:
     for prefix, homes, instead in FENCED:
-        if header.startswith(prefix) and not any(room == home or room.startswith(home + "/") for home in homes):
+        if header.startswith(prefix) and not any(inside.startswith(home + "/") for home in homes):
             repository.find("layer", path, number, f"<{header}> stays inside {', '.join(homes)}; {instead}")
-    if room.split("/")[0] in PURE_ROOMS and header in IMPURE and not path.endswith("_test.cc"):
+    if inside.split("/")[0] in PURE_ROOMS and header in IMPURE and not path.endswith("_test.cc"):
         repository.find("layer", path, number, f"<{header}> in a room of plain state machines; pass time and results in as events")
 
 
