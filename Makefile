@@ -91,7 +91,7 @@ soak: build
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600
 
 bench: build
-	@scripts/bench build/release/bin
+	@bench/cpu_peers.py --baton $(BATON) --no-transformers $(BENCH_OPTIONS)
 
 clean:
 	@rm -rf build
