@@ -196,10 +196,10 @@ void check_tensor(SafetensorsTensor& t, int64_t data_bytes, Problems& problems) 
                  fmt::format("{}: bytes {} to {} of a data part of {} bytes (is the file truncated?)", t.name, t.begin, t.end, data_bytes));
     return;
   }
-  if (dtype == nullptr) return;  // of unknown size; an error only where the tensor is needed
-  t.type = dtype->type;
-  const std::optional<int64_t> bytes = tensor_bytes(t.shape, dtype->bits);
-  if (!bytes || *bytes != t.end - t.begin)
+  if (dtype != nullptr) t.type = dtype->type;
+  // An unknown type has no size to compare with, and is an error only where the tensor is needed; its shape must still be possible.
+  const std::optional<int64_t> bytes = tensor_bytes(t.shape, dtype != nullptr ? dtype->bits : 8);
+  if (!bytes || (dtype != nullptr && *bytes != t.end - t.begin))
     problems.add("tensors of the wrong size", fmt::format("{}: {} [{}] does not take {} bytes", t.name, t.dtype, fmt::join(t.shape, ", "), t.end - t.begin));
 }
 

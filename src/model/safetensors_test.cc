@@ -82,6 +82,7 @@ TEST(Safetensors, RefusesSizesThatDisagree) {
   EXPECT_NE(error_of("{" + tensor("a", "U8", "[4294967296,4294967296]", "[0,0]") + "}", 0), "");    // 2^64 is no 0
   EXPECT_NE(error_of("{" + tensor("a", "U8", "[4294967296,4294967296,0]", "[0,0]") + "}", 0), "");
   EXPECT_NE(error_of("{" + tensor("a", "F64", "[2305843009213693952]", "[0,0]") + "}", 0), "");
+  EXPECT_NE(error_of("{" + tensor("a", "new", "[4294967296,4294967296]", "[0,0]") + "}", 0), "");   // of whatever type
   EXPECT_EQ(error_of("{" + tensor("a", "F4", "[4]", "[0,2]") + "}", 2), "");
 }
 
