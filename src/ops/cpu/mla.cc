@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "ops/cpu/backend.h"
-#include "ops/cpu/gemm.h"
 #include "ops/cpu/latent.h"
 #include "ops/cpu/register.h"
 #include "ops/cpu/row_access.h"

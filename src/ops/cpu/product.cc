@@ -1,0 +1,144 @@
+#include "ops/cpu/product.h"
+
+#include <algorithm>
+
+#include "ops/cpu/packed_layout.h"
+
+namespace baton::cpu {
+namespace {
+
+// A block of rows is used for several strips of weights and should stay in the second cache together with them.
+constexpr int64_t kMaxBlockRows = 128;
+constexpr int64_t kMinBlockRows = 32;
+constexpr int64_t kBlockBytes = 512 * 1024;
+// Weights of an item: enough to outweigh handing it out; for many rows as much as the second cache keeps beside the rows.
+constexpr int64_t kFewRowsItemBytes = 24 * 1024;
+constexpr int64_t kManyRowsItemBytes = 512 * 1024;
+constexpr int64_t kFewRows = 32;
+// Work, in bytes of weights read, below which another thread would not arrive in time.
+constexpr int64_t kSerialCost = 64 * 1024;
+
+}  // namespace
+
+struct ProductList::Entry {
+  Product product;
+  int64_t item_begin;    // of this product in the launch
+  int64_t chunks;        // items of one block of rows
+  int64_t chunk_strips;  // strips per item
+};
+
+// Rows that the thread holds ready, and its buffers.
+struct alignas(64) ProductList::ThreadScratch {
+  const RowSource* source = nullptr;
+  const int32_t* index = nullptr;
+  int64_t part = 0;
+  int64_t first = -1;
+  int64_t count = 0;
+  Strip strip{};
+  float* y = nullptr;   // [block_rows, kStripColumns]
+  float* up = nullptr;  // the same
+  std::byte* rows = nullptr;
+};
+
+ProductList::ProductList(Arena& arena, const ops::Executor& executor, const Limits& limits)
+    : executor_(executor), limits_(limits), entries_(static_cast<Entry*>(arena.allocate(limits.products * int64_t{sizeof(Entry)}))) {
+  block_rows_ = std::min(limits.rows, kMaxBlockRows);
+  if (limits.copy_bytes > 0) {
+    const int64_t fitting = kBlockBytes / limits.copy_bytes / kMinBlockRows * kMinBlockRows;
+    block_rows_ = std::min(block_rows_, std::max(fitting, kMinBlockRows));
+  }
+  const int64_t y_bytes = block_rows_ * kStripColumns * int64_t{sizeof(float)};
+  thread_bytes_ = align_up(int64_t{sizeof(ThreadScratch)} + kStripScratch + (limits.gated ? 2 : 1) * y_bytes + block_rows_ * limits.copy_bytes,
+                           kBufferAlignment);
+  scratch_ = arena.array<std::byte>(thread_bytes_ * executor.pool().size());
+}
+
+void ProductList::add(const Product& p) {
+  if (p.count == 0 || p.w.n == 0) return;
+  BATON_CHECK(count_ < limits_.products && p.count <= limits_.rows);
+  BATON_CHECK_MSG(p.w.k == p.rows->k() && p.y.cols == p.w.n, "x has {} columns and y {}, the weight is [{}, {}]", p.rows->k(), p.y.cols, p.w.n,
+                  p.w.k);
+  const int64_t strips = (block_count(p.w.n) + kStripBlocks - 1) / kStripBlocks;
+  const int64_t strip_bytes = std::max<int64_t>(1, kStripBlocks * block_bytes(p.w.dtype, p.w.k)) * (p.up.empty() ? 1 : 2);
+  const int64_t wanted = (p.count <= kFewRows ? kFewRowsItemBytes : kManyRowsItemBytes) / strip_bytes;
+  const int64_t chunk_strips = std::clamp<int64_t>(wanted, 1, strips);
+  const int64_t chunks = (strips + chunk_strips - 1) / chunk_strips;
+  entries_[count_++] = {p, items_, chunks, chunk_strips};
+  items_ += chunks * ((p.count + block_rows_ - 1) / block_rows_);
+  cost_ += strips * strip_bytes * ((p.count + kFewRows - 1) / kFewRows);
+}
+
+void ProductList::run() {
+  ops::Executor const& executor = executor_;
+  for (int t = 0; t < executor.pool().size(); ++t) {
+    std::byte* memory = scratch_ + t * thread_bytes_;
+    auto* thread = new (memory) ThreadScratch;
+    memory += sizeof(ThreadScratch);
+    thread->strip.scratch = memory;
+    memory += kStripScratch;
+    thread->y = reinterpret_cast<float*>(memory);
+    memory += block_rows_ * kStripColumns * int64_t{sizeof(float)};
+    if (limits_.gated) {
+      thread->up = reinterpret_cast<float*>(memory);
+      memory += block_rows_ * kStripColumns * int64_t{sizeof(float)};
+    }
+    thread->rows = memory;
+  }
+  const int64_t grain = cost_ < kSerialCost ? items_ : 1;
+  executor.pool().parallel_for(items_, grain, [&](int64_t begin, int64_t end, int t) {
+    auto& scratch = *reinterpret_cast<ThreadScratch*>(scratch_ + t * thread_bytes_);
+    const Entry* entry = std::upper_bound(entries_, entries_ + count_, begin, [](int64_t i, const Entry& e) { return i < e.item_begin; }) - 1;
+    for (int64_t item = begin; item < end; ++item) {
+      if (entry + 1 < entries_ + count_ && item >= entry[1].item_begin) ++entry;
+      run_item(*entry, item - entry->item_begin, scratch);
+    }
+  });
+}
+
+void ProductList::run_item(const Entry& entry, int64_t item, ThreadScratch& scratch) const {
+  const Product& p = entry.product;
+  const GemmKernels& kernels = executor_.gemms();
+  const int64_t r0 = item / entry.chunks * block_rows_;
+  const int64_t rows = std::min(block_rows_, p.count - r0);
+  Strip& s = scratch.strip;
+  if (scratch.source != p.rows || scratch.part != p.part || scratch.index != p.index || scratch.first != p.first + r0 ||
+      scratch.count != rows) {
+    p.rows->take(executor_.rows(), p.part, p.index, p.first + r0, rows, scratch.rows, s);
+    scratch.source = p.rows;
+    scratch.part = p.part;
+    scratch.index = p.index;
+    scratch.first = p.first + r0;
+    scratch.count = rows;
+  }
+  const auto kernel = p.rows->form() != RowForm::kFloat && kernels.bf16_strip != nullptr ? kernels.bf16_strip : kernels.float_strip;
+  const int64_t strips = (block_count(p.w.n) + kStripBlocks - 1) / kStripBlocks;
+  const int64_t begin = item % entry.chunks * entry.chunk_strips;
+  const int64_t block = block_bytes(p.w.dtype, p.w.k);
+  const int64_t groups = (p.w.k + kGroupDepth - 1) / kGroupDepth;
+  s.w_dtype = p.w.dtype;
+  for (int64_t i = begin; i < std::min(begin + entry.chunk_strips, strips); ++i) {
+    const int64_t column = i * kStripColumns;
+    const int64_t columns = std::min(kStripColumns, p.w.n - column);
+    s.blocks = block_count(columns);
+    const auto compute = [&](const ops::WeightView& w, float* y, int64_t y_stride) {
+      s.w = static_cast<const std::byte*>(w.data) + i * kStripBlocks * block;
+      s.w_scale = w.scale == nullptr ? nullptr : w.scale + column / ops::kScaleBlock * groups;
+      s.y = y;
+      s.y_stride = y_stride;
+      kernel(s);
+    };
+    if (p.up.empty() && p.y.dtype == DType::kF32 && columns % kBlockColumns == 0) {
+      compute(p.w, p.y.template row<float>(r0) + column, p.y.stride);
+      continue;
+    }
+    compute(p.w, scratch.y, kStripColumns);
+    if (!p.up.empty()) {
+      compute(p.up, scratch.up, kStripColumns);
+      kernels.swiglu(scratch.y, scratch.up, kStripColumns, rows, s.blocks * kBlockColumns, p.limit);
+    }
+    kernels.store(scratch.y, kStripColumns, rows, columns, p.y.row_bytes(r0) + column * dtype_bytes(p.y.dtype),
+                  p.y.stride * dtype_bytes(p.y.dtype), p.y.dtype);
+  }
+}
+
+}  // namespace baton::cpu
