@@ -123,7 +123,8 @@ TEST_F(CommandLine, InspectsAsTextAndAsJson) {
 }
 
 TEST_F(CommandLine, SynthesisesWhatInspectAccepts) {
-  const Outcome made = run({"synth", "--config", kGolden + "small-fp8/config.json", "--seed", "1", "--format", "fp8", "--shards", "2", path("out")});
+  const Outcome made =
+      run({"synth", "--config", kGolden + "small-fp8/config.json", "--seed", "1", "--format", "fp8", "--shards", "2", path("out")});
   EXPECT_EQ(made.exit_code, 0) << made.err;
   EXPECT_EQ(entries(), std::vector<std::string>{"out"});
   EXPECT_EQ(run({"inspect", path("out")}).exit_code, 0);

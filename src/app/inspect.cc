@@ -39,11 +39,8 @@ LayerCounts count_layers(const model::Config& c) {
 class Report {
  public:
   explicit Report(const model::Checkpoint& checkpoint)
-      : checkpoint_(checkpoint),
-        config_(checkpoint.config()),
-        layers_(count_layers(config_)),
-        sizes_(model::measure_weights(model::stored_tensors(checkpoint), config_)),
-        cache_(model::cache_sizes(config_)) {}
+      : checkpoint_(checkpoint), config_(checkpoint.config()), layers_(count_layers(config_)),
+        sizes_(model::measure_weights(model::stored_tensors(checkpoint), config_)), cache_(model::cache_sizes(config_)) {}
 
   void print_text() const {
     const model::Config& c = config_;
@@ -51,13 +48,16 @@ class Report {
     fmt::print("  files: {}, {}; {} text tensors, {} vision tensors skipped\n", checkpoint_.shard_count(), gib(checkpoint_.file_bytes()),
                checkpoint_.tensors().size(), checkpoint_.skipped_vision_tensors());
     fmt::print("\narchitecture glm5_next\n");
-    fmt::print("  vocabulary {}, hidden size {}, {} streams, at most {} positions\n", c.vocab_size, c.hidden_size, c.streams, c.max_position_embeddings);
-    fmt::print("  {} layers: {} KDA and {} sparse attention; {} dense MLP and {} MoE; {} MTP\n", c.layer_count(), layers_.kda, layers_.sparse,
-               layers_.dense, layers_.moe, c.mtp_layers);
+    fmt::print("  vocabulary {}, hidden size {}, {} streams, at most {} positions\n", c.vocab_size, c.hidden_size, c.streams,
+               c.max_position_embeddings);
+    fmt::print("  {} layers: {} KDA and {} sparse attention; {} dense MLP and {} MoE; {} MTP\n", c.layer_count(), layers_.kda,
+               layers_.sparse, layers_.dense, layers_.moe, c.mtp_layers);
     fmt::print("  KDA: {} heads of {}\n", c.kda_heads, c.kda_head_dim);
-    fmt::print("  sparse: {} heads, query rank {}, latent rank {}, key {}, value {}\n", c.heads, c.q_lora_rank, c.kv_lora_rank, c.qk_head_dim, c.v_head_dim);
+    fmt::print("  sparse: {} heads, query rank {}, latent rank {}, key {}, value {}\n", c.heads, c.q_lora_rank, c.kv_lora_rank,
+               c.qk_head_dim, c.v_head_dim);
     fmt::print("  indexer: {} heads of {}, best {} tokens in pools of {}\n", c.index_heads, c.index_head_dim, c.index_topk, c.index_kpool);
-    fmt::print("  MLP {}; experts {} of {}, {} chosen, {} shared\n", c.intermediate_size, c.experts, c.moe_intermediate_size, c.experts_per_token, c.shared_experts);
+    fmt::print("  MLP {}; experts {} of {}, {} chosen, {} shared\n", c.intermediate_size, c.experts, c.moe_intermediate_size,
+               c.experts_per_token, c.shared_experts);
     print_weights();
     print_gpus();
     print_caches();
@@ -132,7 +132,8 @@ class Report {
     fmt::print("  {:>4}{:>10}{:>14}{:>14}{:>14}{:>14}\n", "GPUs", "experts", "on every GPU", "experts", "together", "with split");
     for (const int gpus : kLayouts) {
       const model::GpuShare s = model::gpu_share(sizes_, config_, gpus);
-      fmt::print("  {:>4}{:>10}{:>14}{:>14}{:>14}{:>14}\n", gpus, s.experts, gib(s.replicated_bytes), gib(s.expert_bytes), gib(s.bytes()), gib(s.bytes_with_split()));
+      fmt::print("  {:>4}{:>10}{:>14}{:>14}{:>14}{:>14}\n", gpus, s.experts, gib(s.replicated_bytes), gib(s.expert_bytes), gib(s.bytes()),
+                 gib(s.bytes_with_split()));
     }
   }
 
@@ -165,7 +166,8 @@ class Report {
       boost::json::object by_dtype;
       for (size_t t = 0; t < s.bytes_by_dtype.size(); ++t)
         if (s.bytes_by_dtype[t] > 0) by_dtype[dtype_name(static_cast<DType>(t))] = s.bytes_by_dtype[t];
-      parts[name] = {{"tensors", s.tensors}, {"parameters", s.parameters}, {"scales", s.scales}, {"bytes", s.bytes()}, {"bytes_by_dtype", by_dtype}};
+      parts[name] = {
+          {"tensors", s.tensors}, {"parameters", s.parameters}, {"scales", s.scales}, {"bytes", s.bytes()}, {"bytes_by_dtype", by_dtype}};
     });
     return {{"parts", parts}, {"active_parameters", sizes_.active_parameters}};
   }

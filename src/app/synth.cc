@@ -58,7 +58,9 @@ void add_synth(CLI::App& app, int& exit_code) {
   CLI::App* c = app.add_subcommand("synth", "Write a checkpoint with random weights");
   c->add_option("--config", a->config, "config.json that describes the model; it is copied")->required();
   c->add_option("--seed", a->seed, "The same seed gives the same weights on every machine")->required();
-  c->add_option("--format", a->format, "bf16; fp8: 128 x 128 blocks as released; f32")->capture_default_str()->check(CLI::IsMember({"bf16", "fp8", "f32"}));
+  c->add_option("--format", a->format, "bf16; fp8: 128 x 128 blocks as released; f32")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"bf16", "fp8", "f32"}));
   c->add_option("--shards", a->shards, "Number of files (default: files of at most about 5 GB)")->check(CLI::Range(1, 4096));
   c->add_option("--threads", a->threads, "CPU threads (default: all cores)")->check(CLI::Range(1, 1024));
   c->add_option("OUT", a->out, "Folder to write; must not exist or be empty")->required();

@@ -66,8 +66,7 @@ void sync_directory(const std::filesystem::path& directory) {
 // Beside the destination, hidden, and distinct from any name that another process or thread makes.
 std::filesystem::path temporary_name(const std::filesystem::path& destination) {
   static std::atomic<uint32_t> counter{0};
-  return destination.parent_path() /
-         fmt::format(".{}.{}-{}.part", destination.filename().string(), ::getpid(), counter.fetch_add(1));
+  return destination.parent_path() / fmt::format(".{}.{}-{}.part", destination.filename().string(), ::getpid(), counter.fetch_add(1));
 }
 
 }  // namespace

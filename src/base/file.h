@@ -93,7 +93,7 @@ class SizedFile {
   ~SizedFile();
 
   Status write_at(int64_t offset, std::span<const std::byte> bytes) const;  // thread-safe
-  Status close();  // makes the content durable
+  Status close();                                                           // makes the content durable
 
  private:
   SizedFile(int fd, std::filesystem::path path) : fd_(fd), path_(std::move(path)) {}

@@ -14,13 +14,18 @@ namespace {
 // Length of the well-formed UTF-8 sequence at `i`, or 0. Paths may hold any bytes, a JSON text may not.
 size_t utf8_length(std::string_view text, size_t i) {
   const auto lead = static_cast<unsigned char>(text[i]);
-  const size_t length = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xF0 && lead < 0xF5 ? 4 : 0;
+  const size_t length = lead < 0x80                   ? 1
+                        : lead >= 0xC2 && lead < 0xE0 ? 2
+                        : lead >= 0xE0 && lead < 0xF0 ? 3
+                        : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                      : 0;
   if (length == 0 || i + length > text.size()) return 0;
   for (size_t k = 1; k < length; ++k)
     if ((static_cast<unsigned char>(text[i + k]) & 0xC0U) != 0x80U) return 0;
   if (length > 2) {  // overlong forms, surrogates, beyond U+10FFFF
     const auto second = static_cast<unsigned char>(text[i + 1]);
-    if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) || (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second >= 0x90))
+    if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) || (lead == 0xF0 && second < 0x90) ||
+        (lead == 0xF4 && second >= 0x90))
       return 0;
   }
   return length;
@@ -55,7 +60,8 @@ struct Log {
   std::shared_ptr<spdlog::logger> logger;
 
   Log() {
-    auto sink = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(terminal ? spdlog::color_mode::always : spdlog::color_mode::never);
+    auto sink =
+        std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(terminal ? spdlog::color_mode::always : spdlog::color_mode::never);
     logger = std::make_shared<spdlog::logger>("baton", std::move(sink));
     logger->set_pattern(terminal ? "%H:%M:%S.%e %^%-7l%$ %v" : R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":"%v"})");
     logger->flush_on(spdlog::level::trace);

@@ -32,8 +32,14 @@ TEST(Log, WritesOneJsonObjectPerLine) {
     log_info("loaded {} tensors from \"{}\"", 3, "a\\b\n");
     log_warning("bytes \xFF\x01 and \xC3\xA4");
   });
-  EXPECT_NE(text.find(R"("level":"info","message":"loaded 3 tensors from \"a\\b\u000a\""})" "\n"), std::string::npos) << text;
-  EXPECT_NE(text.find(R"("level":"warning","message":"bytes \ufffd\u0001 and ä"})" "\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(R"("level":"info","message":"loaded 3 tensors from \"a\\b\u000a\""})"
+                      "\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find(R"("level":"warning","message":"bytes \ufffd\u0001 and ä"})"
+                      "\n"),
+            std::string::npos)
+      << text;
   EXPECT_TRUE(text.starts_with(R"({"time":"20)")) << text;
 }
 

@@ -88,7 +88,8 @@ class Validator {
 
   void check_tensor(const TensorSpec& spec, const TensorEntry& t) {
     if (t.shape != spec.shape)
-      problems_.add("tensors of a wrong shape", fmt::format("{} is {}, {} is expected", t.name, shape_text(t.shape), shape_text(spec.shape)));
+      problems_.add("tensors of a wrong shape",
+                    fmt::format("{} is {}, {} is expected", t.name, shape_text(t.shape), shape_text(spec.shape)));
     const auto scale = found_.find(spec.name + std::string(kScaleSuffix));
     const bool has_scale = scale != found_.end() || mistyped_.contains(spec.name + std::string(kScaleSuffix));
     if (t.dtype == DType::kF8E4M3 && spec.storage == StorageClass::kQuantisable) {
@@ -107,7 +108,8 @@ class Validator {
     if (scale.dtype != DType::kF32)
       problems_.add("tensors of a wrong type", fmt::format("{} is {}, F32 is expected", scale.name, safetensors_dtype(scale.dtype)));
     else if (scale.shape != shape)
-      problems_.add("tensors of a wrong shape", fmt::format("{} is {}, {} is expected", scale.name, shape_text(scale.shape), shape_text(shape)));
+      problems_.add("tensors of a wrong shape",
+                    fmt::format("{} is {}, {} is expected", scale.name, shape_text(scale.shape), shape_text(shape)));
     else
       scales_.push_back(&scale);
   }

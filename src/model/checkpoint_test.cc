@@ -37,7 +37,8 @@ std::string error_after(const std::string& golden, const std::function<void(Loos
 // A copy of a golden folder as it is.
 void copy_golden(const std::string& golden, const TestFolder& folder) {
   for (const auto& entry : fs::directory_iterator(kGolden + golden))
-    if (entry.path().filename().string().find("golden") == std::string::npos) fs::copy_file(entry.path(), folder.path() / entry.path().filename());
+    if (entry.path().filename().string().find("golden") == std::string::npos)
+      fs::copy_file(entry.path(), folder.path() / entry.path().filename());
 }
 
 void replace(std::string& text, const std::string& from, const std::string& to) {
@@ -160,7 +161,8 @@ TEST(Checkpoint, TiedEmbeddingsNeedNoHead) {
 }
 
 TEST(Checkpoint, NeedsTheMtpLayerExactlyIfConfigured) {
-  EXPECT_MENTIONS(error_after("mtp", [](LooseTensors& t) { t.erase("model.language_model.layers.4.eh_proj.weight"); }), "layers.4.eh_proj.weight [96, 192]");
+  EXPECT_MENTIONS(error_after("mtp", [](LooseTensors& t) { t.erase("model.language_model.layers.4.eh_proj.weight"); }),
+                  "layers.4.eh_proj.weight [96, 192]");
   const TestFolder folder;
   copy_golden("mtp", folder);
   std::string config = folder.read("config.json");
@@ -171,20 +173,34 @@ TEST(Checkpoint, NeedsTheMtpLayerExactlyIfConfigured) {
 
 TEST(Checkpoint, AMatrixIsFp8ExactlyIfItHasAScale) {
   const std::string q_a = kLayer1 + "self_attn.q_a_proj.weight";  // [192, 256]
-  EXPECT_MENTIONS(error_after("small-fp8", [&](LooseTensors& t) { t.erase(q_a + "_scale_inv"); }), q_a + ": " + q_a + "_scale_inv is missing");
+  EXPECT_MENTIONS(error_after("small-fp8", [&](LooseTensors& t) { t.erase(q_a + "_scale_inv"); }),
+                  q_a + ": " + q_a + "_scale_inv is missing");
   EXPECT_EQ(error_after("small-fp8",
                         [&](LooseTensors& t) {
                           t.erase(q_a + "_scale_inv");
                           t[q_a] = {"BF16", {192, 256}, std::string(192 * 256 * 2, '\0')};
                         }),
             "");
-  EXPECT_MENTIONS(error_after("small-fp8", [&](LooseTensors& t) { t[q_a] = {"BF16", {192, 256}, std::string(192 * 256 * 2, '\0')}; }),
+  EXPECT_MENTIONS(error_after("small-fp8",
+                              [&](LooseTensors& t) {
+                                t[q_a] = {"BF16", {192, 256}, std::string(192 * 256 * 2, '\0')};
+                              }),
                   "scales without FP8 matrix");
-  EXPECT_MENTIONS(error_after("small-fp8", [&](LooseTensors& t) { t[q_a + "_scale_inv"] = {"F32", {1, 2}, std::string(8, '\1')}; }),
+  EXPECT_MENTIONS(error_after("small-fp8",
+                              [&](LooseTensors& t) {
+                                t[q_a + "_scale_inv"] = {"F32", {1, 2}, std::string(8, '\1')};
+                              }),
                   "_scale_inv is [1, 2], [2, 2] is expected");
-  EXPECT_MENTIONS(error_after("small-fp8", [&](LooseTensors& t) { t[q_a + "_scale_inv"] = {"BF16", {2, 2}, std::string(8, '\1')}; }),
+  EXPECT_MENTIONS(error_after("small-fp8",
+                              [&](LooseTensors& t) {
+                                t[q_a + "_scale_inv"] = {"BF16", {2, 2}, std::string(8, '\1')};
+                              }),
                   "_scale_inv is BF16, F32 is expected");
-  EXPECT_MENTIONS(error_after("small-fp8", [&](LooseTensors& t) { t[q_a + "_scale_inv"] = {"F16", {2, 2}, std::string(8, '\1')}; }), "_scale_inv is F16");
+  EXPECT_MENTIONS(error_after("small-fp8",
+                              [&](LooseTensors& t) {
+                                t[q_a + "_scale_inv"] = {"F16", {2, 2}, std::string(8, '\1')};
+                              }),
+                  "_scale_inv is F16");
   // What is no quantisable matrix has neither FP8 data nor a scale.
   const std::string kv_b = kLayer1 + "self_attn.kv_b_proj.weight";
   EXPECT_MENTIONS(error_after("small-fp8",
@@ -199,7 +215,8 @@ TEST(Checkpoint, AMatrixIsFp8ExactlyIfItHasAScale) {
 TEST(Checkpoint, ReportsBadScalesWithTheirFirstPlace) {
   const std::string scale = kLayer1 + "self_attn.q_a_proj.weight_scale_inv";  // [2, 2]
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 0.0F, -1.0F})
-    EXPECT_MENTIONS(error_after("small-fp8", [&](LooseTensors& t) { t[scale].bytes.replace(8, 8, bytes_of(bad) + bytes_of(bad)); }), scale + "[1, 0] is ");
+    EXPECT_MENTIONS(error_after("small-fp8", [&](LooseTensors& t) { t[scale].bytes.replace(8, 8, bytes_of(bad) + bytes_of(bad)); }),
+                    scale + "[1, 0] is ");
 }
 
 TEST(Checkpoint, AScaleMayLieInAnotherShard) {
@@ -235,7 +252,8 @@ TEST(Checkpoint, ReportsIndexAndShardsThatDisagree) {
   };
   EXPECT_MENTIONS(error_with("\"lm_head.weight\": \"model-00002-of-00002", "\"lm_head.weight\": \"model-00001-of-00002"),
                   "lm_head.weight is in model-00002-of-00002.safetensors, the index says model-00001-of-00002.safetensors");
-  EXPECT_MENTIONS(error_with("\"lm_head.weight\": ", "\"lm_head.more\": "), "lm_head.weight is in model-00002-of-00002.safetensors, which the index does not say");
+  EXPECT_MENTIONS(error_with("\"lm_head.weight\": ", "\"lm_head.more\": "),
+                  "lm_head.weight is in model-00002-of-00002.safetensors, which the index does not say");
   EXPECT_MENTIONS(error_with("\"lm_head.weight\": ", "\"lm_head.more\": "), "lm_head.more is not in model-00002-of-00002.safetensors");
   EXPECT_MENTIONS(error_with("model-00002-of-00002", "model-00003-of-00002"), "model-00003-of-00002.safetensors: No such file");
   EXPECT_MENTIONS(error_with("\"model-00002-of-00002.safetensors\"", "\"../secret\""), "the name of a file beside the index");

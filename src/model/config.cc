@@ -250,7 +250,8 @@ Result<Config> parse_config(const std::string& json, const std::string& where) {
   if (!problems.empty()) return problems.error(heading, Error::Kind::kUnsupported);
 
   Config config = read_text_config(text);
-  config.tie_word_embeddings = text.has("tie_word_embeddings") ? text.flag("tie_word_embeddings", false) : root.flag("tie_word_embeddings", false);
+  config.tie_word_embeddings =
+      text.has("tie_word_embeddings") ? text.flag("tie_word_embeddings", false) : root.flag("tie_word_embeddings", false);
   check_quantization(root);
   if (nested) {
     check_quantization(text);
@@ -262,8 +263,7 @@ Result<Config> parse_config(const std::string& json, const std::string& where) {
 
 Result<Config> load_config(const std::filesystem::path& dir) {
   std::error_code ignored;
-  if (!std::filesystem::exists(dir, ignored))
-    return Error{Error::Kind::kNotFound, fmt::format("there is no folder {}", dir.string())};
+  if (!std::filesystem::exists(dir, ignored)) return Error{Error::Kind::kNotFound, fmt::format("there is no folder {}", dir.string())};
   const std::filesystem::path file = dir / "config.json";
   BATON_ASSIGN(const std::string json, read_file(file, kMaxFileBytes));
   BATON_ASSIGN(Config config, parse_config(json, file.string()));

@@ -11,9 +11,7 @@ namespace {
 
 namespace json = boost::json;
 
-json::object golden() {
-  return json::parse(*read_file(BATON_TEST_DATA "/golden/tiny/config.json", 1 << 20)).as_object();
-}
+json::object golden() { return json::parse(*read_file(BATON_TEST_DATA "/golden/tiny/config.json", 1 << 20)).as_object(); }
 Result<Config> parse(const json::object& root) { return parse_config(json::serialize(root), "config.json"); }
 
 // The error after one change to text_config.
@@ -114,9 +112,10 @@ TEST(Config, RefusesUnsupportedSettings) {
 }
 
 TEST(Config, RefusesImpossibleSizes) {
-  for (const char* key : {"vocab_size", "hidden_size", "num_hidden_layers", "hc_mult", "num_attention_heads", "q_lora_rank", "kv_lora_rank",
-                          "qk_nope_head_dim", "v_head_dim", "index_n_heads", "index_head_dim", "index_topk", "index_kpool", "intermediate_size",
-                          "moe_intermediate_size", "n_routed_experts", "num_experts_per_tok", "max_position_embeddings", "hc_sinkhorn_iters"}) {
+  for (const char* key :
+       {"vocab_size", "hidden_size", "num_hidden_layers", "hc_mult", "num_attention_heads", "q_lora_rank", "kv_lora_rank",
+        "qk_nope_head_dim", "v_head_dim", "index_n_heads", "index_head_dim", "index_topk", "index_kpool", "intermediate_size",
+        "moe_intermediate_size", "n_routed_experts", "num_experts_per_tok", "max_position_embeddings", "hc_sinkhorn_iters"}) {
     for (const json::value& bad : {json::value(0), json::value(-1), json::value(1.5), json::value("8"), json::value(int64_t{1} << 62),
                                    json::value(~uint64_t{0}), json::value(true), json::value(json::array{1})})
       EXPECT_MENTIONS(error_with(key, bad), fmt::format("text_config.{} is ", key));
@@ -174,8 +173,8 @@ TEST(Config, AcceptsWhatIsOptional) {
   EXPECT_EQ(error_with("n_shared_experts", 3), "");
   EXPECT_EQ(error_with("swiglu_limit", 10), "");  // a whole number where a real one is meant
   EXPECT_EQ(error_of([](json::object& text) {
-              for (const char* key : {"n_group", "topk_group", "scoring_func", "hidden_act", "num_nextn_predict_layers", "eos_token_id", "qk_head_dim",
-                                      "mhc", "indexer_types", "mlp_layer_types"})
+              for (const char* key : {"n_group", "topk_group", "scoring_func", "hidden_act", "num_nextn_predict_layers", "eos_token_id",
+                                      "qk_head_dim", "mhc", "indexer_types", "mlp_layer_types"})
                 text.erase(key);
             }),
             "");
@@ -217,7 +216,8 @@ TEST(Config, ChecksQuantization) {
     const auto config = parse(root);
     return config.ok() ? "" : config.error().message;
   };
-  EXPECT_EQ(error_quantized({{"quant_method", "fp8"}, {"fmt", "e4m3"}, {"activation_scheme", "dynamic"}, {"weight_block_size", {128, 128}}}), "");
+  EXPECT_EQ(
+      error_quantized({{"quant_method", "fp8"}, {"fmt", "e4m3"}, {"activation_scheme", "dynamic"}, {"weight_block_size", {128, 128}}}), "");
   EXPECT_MENTIONS(error_quantized({{"quant_method", "gptq"}}), "quantization_config.quant_method is \"gptq\"");
   EXPECT_MENTIONS(error_quantized({{"quant_method", "fp8"}, {"weight_block_size", {64, 64}}}), "weight_block_size");
   EXPECT_MENTIONS(error_quantized({{"quant_method", "fp8"}, {"activation_scheme", "static"}}), "activation_scheme");
@@ -225,7 +225,8 @@ TEST(Config, ChecksQuantization) {
 }
 
 TEST(Config, RefusesWhatIsNoJsonObject) {
-  for (const char* text : {"", "[]", "3", "{", "{\"a\":}", "{} {}", "nonsense", "{\"a\":1e9999}"}) EXPECT_FALSE(parse_config(text, "x").ok()) << text;
+  for (const char* text : {"", "[]", "3", "{", "{\"a\":}", "{} {}", "nonsense", "{\"a\":1e9999}"})
+    EXPECT_FALSE(parse_config(text, "x").ok()) << text;
   EXPECT_FALSE(parse_config(std::string(100'000, '['), "x").ok());
   EXPECT_FALSE(parse_config("{\"a\":" + std::string(100'000, '['), "x").ok());
   EXPECT_MENTIONS(parse_config("{\"a\" 1}", "folder/config.json").error().message, "folder/config.json");

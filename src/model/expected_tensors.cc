@@ -1,3 +1,4 @@
+// The tensors that the architecture needs, listed once for validation, synthesis and memory plans.
 #include <fmt/format.h>
 
 #include "model/checkpoint.h"
@@ -51,7 +52,8 @@ class TensorList {
   // A plain pre-norm block without mHC. Embedding and head are the main model's.
   void mtp_layer(int64_t l) {
     const std::string p = begin_layer(l);
-    for (const char* name : {"enorm", "hnorm", "input_layernorm", "post_attention_layernorm", "shared_head.norm"}) norm(p + name, c_.hidden_size);
+    for (const char* name : {"enorm", "hnorm", "input_layernorm", "post_attention_layernorm", "shared_head.norm"})
+      norm(p + name, c_.hidden_size);
     linear(p + "eh_proj", c_.hidden_size, 2 * c_.hidden_size);
     sparse(p + "self_attn.");
     moe(p + "mlp.");

@@ -10,8 +10,8 @@ namespace {
 constexpr std::string_view kLayers = "model.language_model.layers.";
 
 struct LayerName {
-  int64_t layer = -1;      // -1: not of a layer
-  std::string_view rest;   // behind the layer's number
+  int64_t layer = -1;     // -1: not of a layer
+  std::string_view rest;  // behind the layer's number
 };
 
 LayerName split_layer(std::string_view name) {

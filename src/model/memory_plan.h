@@ -16,13 +16,13 @@ enum class Part : uint8_t {
   kNorms,
   kHyperConnections,  // mHC of all layers
   kKda,
-  kSparseAttention,   // without its indexer
+  kSparseAttention,  // without its indexer
   kIndexer,
   kDenseMlp,
   kRouter,
   kSharedExperts,
   kRoutedExperts,
-  kMtp,               // the MTP layer without its routed experts
+  kMtp,  // the MTP layer without its routed experts
   kMtpRoutedExperts
 };
 inline constexpr size_t kPartCount = 13;
@@ -34,8 +34,8 @@ Part part_of(std::string_view tensor_name, const Config& config);
 
 struct PartSize {
   int64_t tensors = 0;
-  int64_t parameters = 0;  // scales are no parameters
-  int64_t scales = 0;      // float scales of FP8 blocks
+  int64_t parameters = 0;                   // scales are no parameters
+  int64_t scales = 0;                       // float scales of FP8 blocks
   std::array<int64_t, 5> bytes_by_dtype{};  // indexed by DType; scales count as F32
 
   int64_t bytes() const {
@@ -62,7 +62,7 @@ WeightSizes measure_weights(const std::vector<StoredTensor>& tensors, const Conf
 // numbers are those of the fullest rank. Everything else is replicated; the embedding, the head and the dense MLPs may be split as well.
 struct GpuShare {
   int gpus = 1;
-  int64_t experts = 0;           // routed experts per MoE layer
+  int64_t experts = 0;  // routed experts per MoE layer
   int64_t replicated_bytes = 0;
   int64_t expert_bytes = 0;
   int64_t splittable_bytes = 0;  // the part of replicated_bytes in embedding, head and dense MLPs
@@ -80,11 +80,11 @@ struct CacheSizes {
   int64_t latent_fp8 = 0, latent_fp8_mtp = 0;  // codes and one float scale per 128
   // per pool of index_kpool tokens
   int64_t index_bf16 = 0, index_bf16_mtp = 0;
-  int64_t index_fp8 = 0, index_fp8_mtp = 0;    // codes and one float scale per key
+  int64_t index_fp8 = 0, index_fp8_mtp = 0;  // codes and one float scale per key
   // per request
   int64_t state_f32 = 0;
   int64_t state_bf16 = 0;
-  int64_t window_bf16 = 0;  // inputs of the short convolutions
+  int64_t window_bf16 = 0;                   // inputs of the short convolutions
   int64_t tail_bf16 = 0, tail_bf16_mtp = 0;  // keys and gates of the open pool
 };
 

@@ -7,9 +7,7 @@
 namespace baton::model {
 namespace {
 
-Config released() {
-  return *parse_config(*read_file(BATON_TEST_DATA "/configs/glm-5.3-flash.json", 1 << 20), "glm-5.3-flash.json");
-}
+Config released() { return *parse_config(*read_file(BATON_TEST_DATA "/configs/glm-5.3-flash.json", 1 << 20), "glm-5.3-flash.json"); }
 
 WeightSizes released_sizes(WeightFormat format) { return measure_weights(stored_tensors(released(), format), released()); }
 
@@ -25,7 +23,8 @@ TEST(MemoryPlan, CountsTheReleasedParameters) {
   EXPECT_EQ(s[Part::kDenseMlp].parameters, 3 * int64_t{150'994'944});
   EXPECT_EQ(s[Part::kSharedExperts].parameters, 42 * int64_t{25'165'824});
   EXPECT_EQ(s[Part::kRoutedExperts].parameters, 42 * 288 * int64_t{25'165'824});
-  EXPECT_EQ(s[Part::kRoutedExperts].parameters + s[Part::kSharedExperts].parameters + s[Part::kRouter].parameters, 42 * int64_t{7'274'103'072});
+  EXPECT_EQ(s[Part::kRoutedExperts].parameters + s[Part::kSharedExperts].parameters + s[Part::kRouter].parameters,
+            42 * int64_t{7'274'103'072});
   EXPECT_EQ(s[Part::kHyperConnections].parameters, 45 * int64_t{786'486});
   EXPECT_EQ(s[Part::kEmbedding].parameters, 634'388'480);
   EXPECT_EQ(s[Part::kHead].parameters, 634'388'480);

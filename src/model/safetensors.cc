@@ -24,13 +24,26 @@ struct DTypeName {
 };
 
 constexpr std::array kDTypes = {
-    DTypeName{"F32", 32, DType::kF32},   DTypeName{"BF16", 16, DType::kBF16},   DTypeName{"F8_E4M3", 8, DType::kF8E4M3},
-    DTypeName{"I32", 32, DType::kI32},   DTypeName{"U8", 8, DType::kU8},        DTypeName{"F64", 64, {}},
-    DTypeName{"F16", 16, {}},            DTypeName{"F8_E5M2", 8, {}},           DTypeName{"F8_E8M0", 8, {}},
-    DTypeName{"F6_E2M3", 6, {}},         DTypeName{"F6_E3M2", 6, {}},           DTypeName{"F4", 4, {}},
-    DTypeName{"C64", 64, {}},            DTypeName{"I64", 64, {}},              DTypeName{"U64", 64, {}},
-    DTypeName{"U32", 32, {}},            DTypeName{"I16", 16, {}},              DTypeName{"U16", 16, {}},
-    DTypeName{"I8", 8, {}},              DTypeName{"BOOL", 8, {}},
+    DTypeName{"F32", 32, DType::kF32},
+    DTypeName{"BF16", 16, DType::kBF16},
+    DTypeName{"F8_E4M3", 8, DType::kF8E4M3},
+    DTypeName{"I32", 32, DType::kI32},
+    DTypeName{"U8", 8, DType::kU8},
+    DTypeName{"F64", 64, {}},
+    DTypeName{"F16", 16, {}},
+    DTypeName{"F8_E5M2", 8, {}},
+    DTypeName{"F8_E8M0", 8, {}},
+    DTypeName{"F6_E2M3", 6, {}},
+    DTypeName{"F6_E3M2", 6, {}},
+    DTypeName{"F4", 4, {}},
+    DTypeName{"C64", 64, {}},
+    DTypeName{"I64", 64, {}},
+    DTypeName{"U64", 64, {}},
+    DTypeName{"U32", 32, {}},
+    DTypeName{"I16", 16, {}},
+    DTypeName{"U16", 16, {}},
+    DTypeName{"I8", 8, {}},
+    DTypeName{"BOOL", 8, {}},
 };
 
 const DTypeName* find_dtype(std::string_view name) {
@@ -200,7 +213,8 @@ void check_tensor(SafetensorsTensor& t, int64_t data_bytes, Problems& problems) 
   // An unknown type has no size to compare with, and is an error only where the tensor is needed; its shape must still be possible.
   const std::optional<int64_t> bytes = tensor_bytes(t.shape, dtype != nullptr ? dtype->bits : 8);
   if (!bytes || (dtype != nullptr && *bytes != t.end - t.begin))
-    problems.add("tensors of the wrong size", fmt::format("{}: {} [{}] does not take {} bytes", t.name, t.dtype, fmt::join(t.shape, ", "), t.end - t.begin));
+    problems.add("tensors of the wrong size",
+                 fmt::format("{}: {} [{}] does not take {} bytes", t.name, t.dtype, fmt::join(t.shape, ", "), t.end - t.begin));
 }
 
 // `tensors` in order of their bytes.
@@ -234,7 +248,8 @@ Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::by
   if (file.size() < sizeof length) return invalid(fmt::format("a file of {} bytes is no safetensors file", file.size()));
   for (size_t i = 0; i < sizeof length; ++i) length |= static_cast<uint64_t>(file[i]) << (8 * i);
   const uint64_t room = file.size() - sizeof length;
-  if (length > kMaxHeaderBytes) return invalid(fmt::format("a header of {} bytes is claimed, at most {} are read (is it safetensors?)", length, kMaxHeaderBytes));
+  if (length > kMaxHeaderBytes)
+    return invalid(fmt::format("a header of {} bytes is claimed, at most {} are read (is it safetensors?)", length, kMaxHeaderBytes));
   if (length > room) return invalid(fmt::format("a header of {} bytes is claimed, {} follow (is the file truncated?)", length, room));
 
   boost::json::parse_options options;
@@ -244,8 +259,9 @@ Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::by
   const auto* text = reinterpret_cast<const char*>(file.data() + sizeof length);
   const size_t parsed = parser.write_some(false, text, static_cast<size_t>(length), ec);
   HeaderHandler& header = parser.handler();
-  if (ec) return invalid(header.problem.empty() ? fmt::format("the header is not valid JSON at byte {}: {}", parsed, ec.message())
-                                              : printable(std::move(header.problem)));
+  if (ec)
+    return invalid(header.problem.empty() ? fmt::format("the header is not valid JSON at byte {}: {}", parsed, ec.message())
+                                          : printable(std::move(header.problem)));
   if (parsed != length) return invalid(fmt::format("the JSON of the header ends at byte {} of {}", parsed, length));
 
   const auto data_bytes = static_cast<int64_t>(room - length);

@@ -18,7 +18,7 @@ struct SafetensorsTensor {
   std::string dtype;          // as written
   std::optional<DType> type;  // empty: a dtype that the engine does not compute with
   std::vector<int64_t> shape;
-  int64_t begin = 0;          // in the file
+  int64_t begin = 0;  // in the file
   int64_t end = 0;
 };
 

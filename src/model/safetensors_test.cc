@@ -20,8 +20,8 @@ std::string tensor(const std::string& name, const std::string& dtype, const std:
 #define EXPECT_MENTIONS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST(Safetensors, ReadsTensorsInOrderOfTheirBytes) {
-  const std::string header = "{\"__metadata__\":{\"format\":\"pt\",\"more\":[1,{\"a\":null}]}," + tensor("b", "BF16", "[2,3]", "[8,20]") + "," +
-                             tensor("a", "F32", "[2]", "[0,8]") + "," + tensor("c", "I64", "[]", "[20,28]") + "," +
+  const std::string header = "{\"__metadata__\":{\"format\":\"pt\",\"more\":[1,{\"a\":null}]}," + tensor("b", "BF16", "[2,3]", "[8,20]") +
+                             "," + tensor("a", "F32", "[2]", "[0,8]") + "," + tensor("c", "I64", "[]", "[20,28]") + "," +
                              tensor("e", "U8", "[0,5]", "[28,28]") + "}  ";
   const auto tensors = parse(raw_safetensors(header, std::string(28, 'x')));
   ASSERT_TRUE(tensors.ok()) << tensors.error().message;
@@ -53,15 +53,34 @@ TEST(Safetensors, RefusesBadLengths) {
 }
 
 TEST(Safetensors, RefusesHeadersOfAnotherForm) {
-  for (const char* header :
-       {"[]", "3", "null", "\"x\"", "{", "{}}", "{} {}", R"({"a":3})", R"({"a":"b"})", R"({"a":null})", R"({"a":true})", R"({"a":[1]})",
-        R"({"__metadata__":3})", R"({"a":{}})", R"({"a":{"dtype":"U8","shape":[1]}})", R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0]}})",
-        R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,1]}})", R"({"a":{"dtype":7,"shape":[1],"data_offsets":[0,1]}})",
-        R"({"a":{"dtype":"U8","shape":1,"data_offsets":[0,1]}})", R"({"a":{"dtype":"U8","shape":[[1]],"data_offsets":[0,1]}})",
-        R"({"a":{"dtype":"U8","shape":{"x":1},"data_offsets":[0,1]}})", R"({"a":{"dtype":"U8","shape":["1"],"data_offsets":[0,1]}})",
-        R"({"a":{"dtype":"U8","shape":[1.0],"data_offsets":[0,1]}})", R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})",
-        R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":1}})", R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,18446744073709551615]}})",
-        R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})", "{\"\xFF\":{}}"})
+  for (const char* header : {"[]",
+                             "3",
+                             "null",
+                             "\"x\"",
+                             "{",
+                             "{}}",
+                             "{} {}",
+                             R"({"a":3})",
+                             R"({"a":"b"})",
+                             R"({"a":null})",
+                             R"({"a":true})",
+                             R"({"a":[1]})",
+                             R"({"__metadata__":3})",
+                             R"({"a":{}})",
+                             R"({"a":{"dtype":"U8","shape":[1]}})",
+                             R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0]}})",
+                             R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,1]}})",
+                             R"({"a":{"dtype":7,"shape":[1],"data_offsets":[0,1]}})",
+                             R"({"a":{"dtype":"U8","shape":1,"data_offsets":[0,1]}})",
+                             R"({"a":{"dtype":"U8","shape":[[1]],"data_offsets":[0,1]}})",
+                             R"({"a":{"dtype":"U8","shape":{"x":1},"data_offsets":[0,1]}})",
+                             R"({"a":{"dtype":"U8","shape":["1"],"data_offsets":[0,1]}})",
+                             R"({"a":{"dtype":"U8","shape":[1.0],"data_offsets":[0,1]}})",
+                             R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})",
+                             R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":1}})",
+                             R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,18446744073709551615]}})",
+                             R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})",
+                             "{\"\xFF\":{}}"})
     EXPECT_NE(error_of(header, 1), "") << header;
 }
 
@@ -78,11 +97,11 @@ TEST(Safetensors, RefusesRangesOutsideTheFile) {
 
 TEST(Safetensors, RefusesSizesThatDisagree) {
   EXPECT_MENTIONS(error_of("{" + tensor("a", "F32", "[3]", "[0,8]") + "}", 8), "a: F32 [3] does not take 8 bytes");
-  EXPECT_NE(error_of("{" + tensor("a", "F4", "[3]", "[0,1]") + "}", 1), "");                        // half a byte is left over
-  EXPECT_NE(error_of("{" + tensor("a", "U8", "[4294967296,4294967296]", "[0,0]") + "}", 0), "");    // 2^64 is no 0
+  EXPECT_NE(error_of("{" + tensor("a", "F4", "[3]", "[0,1]") + "}", 1), "");                      // half a byte is left over
+  EXPECT_NE(error_of("{" + tensor("a", "U8", "[4294967296,4294967296]", "[0,0]") + "}", 0), "");  // 2^64 is no 0
   EXPECT_NE(error_of("{" + tensor("a", "U8", "[4294967296,4294967296,0]", "[0,0]") + "}", 0), "");
   EXPECT_NE(error_of("{" + tensor("a", "F64", "[2305843009213693952]", "[0,0]") + "}", 0), "");
-  EXPECT_NE(error_of("{" + tensor("a", "new", "[4294967296,4294967296]", "[0,0]") + "}", 0), "");   // of whatever type
+  EXPECT_NE(error_of("{" + tensor("a", "new", "[4294967296,4294967296]", "[0,0]") + "}", 0), "");  // of whatever type
   EXPECT_EQ(error_of("{" + tensor("a", "F4", "[4]", "[0,2]") + "}", 2), "");
 }
 
@@ -93,12 +112,16 @@ TEST(Safetensors, RefusesOverlapsAndGaps) {
   EXPECT_MENTIONS(error_of("{" + tensor("a", "U8", "[4]", "[1,5]") + "}", 5), "1 bytes before a");
   EXPECT_MENTIONS(error_of("{" + tensor("a", "U8", "[4]", "[0,4]") + "}", 6), "last 2 bytes");
   // A tensor inside another one, and one behind it that touches only the outer.
-  EXPECT_NE(error_of("{" + tensor("a", "U8", "[8]", "[0,8]") + "," + tensor("b", "U8", "[2]", "[2,4]") + "," + tensor("c", "U8", "[1]", "[7,8]") + "}", 8), "");
+  EXPECT_NE(error_of("{" + tensor("a", "U8", "[8]", "[0,8]") + "," + tensor("b", "U8", "[2]", "[2,4]") + "," +
+                         tensor("c", "U8", "[1]", "[7,8]") + "}",
+                     8),
+            "");
 }
 
 TEST(Safetensors, RefusesDuplicates) {
   EXPECT_MENTIONS(error_of("{" + tensor("a", "U8", "[1]", "[0,1]") + "," + tensor("a", "U8", "[1]", "[1,2]") + "}", 2), "a appears twice");
-  EXPECT_MENTIONS(error_of("{" + tensor("a", "U8", "[1]", "[0,1]") + "," + tensor("\\u0061", "U8", "[1]", "[1,2]") + "}", 2), "a appears twice");
+  EXPECT_MENTIONS(error_of("{" + tensor("a", "U8", "[1]", "[0,1]") + "," + tensor("\\u0061", "U8", "[1]", "[1,2]") + "}", 2),
+                  "a appears twice");
   EXPECT_NE(error_of(R"({"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1), "");
   EXPECT_NE(error_of(R"({"__metadata__":{},"__metadata__":{}})", 0), "");
 }

@@ -16,7 +16,8 @@ constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 
 // Shard names come from a file: they may not lead out of the folder.
 bool plain_file_name(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
+         name.find('\0') == std::string_view::npos;
 }
 
 bool present(const std::filesystem::path& path) {
@@ -54,7 +55,8 @@ void open_shard(const std::filesystem::path& path, std::vector<Shard>& shards, P
   shards.push_back({std::move(*file), std::move(*tensors)});
 }
 
-void compare_with_index(const std::vector<Shard>& shards, std::unordered_map<std::string, std::string> where, size_t files, Problems& problems) {
+void compare_with_index(const std::vector<Shard>& shards, std::unordered_map<std::string, std::string> where, size_t files,
+                        Problems& problems) {
   constexpr const char* kSort = "index and shards disagree";
   for (const Shard& shard : shards) {
     const std::string file = shard.file.path().filename().string();
@@ -80,7 +82,8 @@ std::vector<Shard> open_shards(const std::filesystem::path& dir, Problems& probl
   const bool single = present(dir / kSingleFile);
   const bool indexed = present(dir / kIndexFile);
   if (single && indexed) {
-    problems.add("ambiguous files", fmt::format("{} holds both {} and {}: remove the one that is out of date", dir.string(), kSingleFile, kIndexFile));
+    problems.add("ambiguous files",
+                 fmt::format("{} holds both {} and {}: remove the one that is out of date", dir.string(), kSingleFile, kIndexFile));
   } else if (single) {
     open_shard(dir / kSingleFile, shards, problems);
   } else if (indexed) {

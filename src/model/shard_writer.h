@@ -12,10 +12,10 @@ namespace baton::model {
 
 struct ShardPlan {
   std::string file;
-  std::string header;          // length and JSON, as they stand at the begin of the file
-  std::vector<size_t> tensors; // indices into the list that was planned
-  std::vector<int64_t> offset; // of each, in the file
-  int64_t bytes = 0;           // of the file
+  std::string header;           // length and JSON, as they stand at the begin of the file
+  std::vector<size_t> tensors;  // indices into the list that was planned
+  std::vector<int64_t> offset;  // of each, in the file
+  int64_t bytes = 0;            // of the file
 };
 
 // Cuts the list, in order, into files of about equal size. `shards` must lie between 1 and the number of tensors.

@@ -177,7 +177,8 @@ Result<SynthSummary> write_synthetic_checkpoint(const std::string& config_json, 
   }
   summary.shards = options.shards > 0 ? options.shards : (summary.bytes + kShardBytes - 1) / kShardBytes;
   if (summary.shards > summary.tensors)
-    return Error{Error::Kind::kInvalid, fmt::format("{} shards are asked for, the model has only {} tensors", summary.shards, summary.tensors)};
+    return Error{Error::Kind::kInvalid,
+                 fmt::format("{} shards are asked for, the model has only {} tensors", summary.shards, summary.tensors)};
 
   BATON_ASSIGN(PendingDirectory folder, PendingDirectory::create(out));
   BATON_TRY(write_text(folder.path() / "config.json", config_text(std::move(config_object), options.format)));

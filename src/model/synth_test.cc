@@ -14,7 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string golden_config(const std::string& name) { return *read_file(std::string(BATON_TEST_DATA "/golden/") + name + "/config.json", 1 << 20); }
+std::string golden_config(const std::string& name) {
+  return *read_file(std::string(BATON_TEST_DATA "/golden/") + name + "/config.json", 1 << 20);
+}
 
 Result<SynthSummary> synth(const fs::path& out, const SynthOptions& options, const std::string& golden = "mtp") {
   return write_synthetic_checkpoint(golden_config(golden), "config.json", out, options);

@@ -108,7 +108,8 @@ TEST(Bf16, RoundsToNearestEven) {
     if (!std::isfinite(x)) continue;
     const auto low = static_cast<uint16_t>(bits >> 16);
     const double below = to_float(bf16{low});
-    const double above = low % 0x8000 == 0x7F7F ? std::copysign(0x1p128, below) : static_cast<double>(to_float(bf16{static_cast<uint16_t>(low + 1)}));
+    const double above =
+        low % 0x8000 == 0x7F7F ? std::copysign(0x1p128, below) : static_cast<double>(to_float(bf16{static_cast<uint16_t>(low + 1)}));
     const double to_below = std::fabs(x - below);
     const double to_above = std::fabs(above - x);
     const bool up = to_above < to_below || (to_above == to_below && low % 2 == 1);
