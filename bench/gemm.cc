@@ -1,0 +1,89 @@
+// Prints what the matrix products of the CPU reach: bytes of weights per second for one row, operations per second for many, and both beside
+// what this machine reads from memory in the same minute.
+//   bench_gemm [threads] [isa]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "ops/cpu/backend.h"
+
+namespace {
+
+using namespace baton;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+// The best of several runs: other work on the machine only ever slows one down.
+template <class Fn>
+double best_seconds(const Fn& fn) {
+  double best = 1e9;
+  const Clock::time_point begin = Clock::now();
+  for (int i = 0; i < 3 || (seconds_since(begin) < 0.4 && i < 2000); ++i) {
+    const Clock::time_point t = Clock::now();
+    fn();
+    best = std::min(best, seconds_since(t));
+  }
+  return best;
+}
+
+double read_bandwidth(cpu::ThreadPool& pool, const std::byte* data, int64_t bytes) {
+  constexpr int64_t kChunk = 64 * 1024;
+  std::vector<uint64_t> sums(static_cast<size_t>(pool.size() * 8));
+  const double s = best_seconds([&] {
+    pool.parallel_for(bytes / kChunk, 1, [&](int64_t begin, int64_t end, int thread) {
+      uint64_t sum[4] = {};
+      const auto* p = reinterpret_cast<const uint64_t*>(data + begin * kChunk);
+      for (int64_t i = 0; i < (end - begin) * kChunk / 8; i += 4)
+        for (int j = 0; j < 4; ++j) sum[j] += p[i + j];
+      sums[static_cast<size_t>(thread * 8)] += sum[0] + sum[1] + sum[2] + sum[3];
+    });
+  });
+  volatile uint64_t sink = sums[0];
+  (void)sink;
+  return static_cast<double>(bytes) / s;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
+  const cpu::Isa isa = argc > 2 ? cpu::parse_isa(argv[2]).value_or(cpu::detect_isa()) : cpu::detect_isa();
+  cpu::CpuBackend backend({.threads = threads, .isa = isa});
+  const int64_t k = 512;
+  const int64_t matrices = 64;
+  const int64_t n = 512;
+  Buffer memory = backend.allocate(matrices * n * k * 4).value();
+  std::memset(memory.data(), 0x11, static_cast<size_t>(memory.bytes()));
+  const double bandwidth = read_bandwidth(backend.executor().pool(), memory.data(), memory.bytes());
+  fmt::print("{} threads, {}: reads {:.1f} GB/s of {} MB\n", threads, cpu::isa_name(isa), bandwidth / 1e9, memory.bytes() >> 20);
+
+  std::vector<float> scale(64, 1.0F);
+  Buffer workspace = backend.allocate(64 << 20).value();
+  for (const DType type : {DType::kBF16, DType::kF8E4M3, DType::kF32}) {
+    const DType x_type = type == DType::kF32 ? DType::kF32 : DType::kBF16;
+    for (const int64_t m : {1, 4, 16, 64, 512, 2048}) {
+      const int64_t count = m > 16 ? 4 : matrices;
+      std::vector<std::byte> x(static_cast<size_t>(m * k * 4), std::byte{0x11});
+      std::vector<float> y(static_cast<size_t>(m * n));
+      Arena arena(workspace.data(), workspace.bytes());
+      ops::Context context{&backend.executor(), &arena};
+      const double s = best_seconds([&] {
+        for (int64_t i = 0; i < count; ++i) {  // one launch per matrix, as in a model
+          const ops::WeightView w{memory.data() + i * backend.weight_bytes(type, n, k), scale.data(), type, n, k};
+          const ops::GemmOutput out{w, {y.data(), x_type, m, n, n}};
+          backend.ops().gemm.run(context, {.x = {x.data(), x_type, m, k, k}, .outputs = {&out, 1}});
+        }
+      });
+      const double bytes = static_cast<double>(count * backend.weight_bytes(type, n, k));
+      fmt::print("{:8} m={:<5} {:8.2f} us/launch {:7.1f} GB/s of weights ({:3.0f}% of reading)  {:8.1f} GFLOP/s\n", dtype_name(type), m,
+                 s / static_cast<double>(count) * 1e6, bytes / s / 1e9, 100 * bytes / s / bandwidth,
+                 2.0 * static_cast<double>(m * n * k * count) / s / 1e9);
+    }
+  }
+  return 0;
+}
