@@ -11,6 +11,10 @@
 namespace baton::golden {
 namespace {
 
+// Of a prompt with choices closer than float noise (clear_of_ties false), the golden values are one of several right answers: if the stored
+// choices agree, single positions in between may still have gone another way, so the medians are judged; if they differ, nothing can be.
+enum class Judgement { kAll, kMedians, kNothing };
+
 class Checker {
  public:
   Checker(const Folder& folder, const CheckOptions& options, model::SequenceRunner& runner)
@@ -36,7 +40,11 @@ class Checker {
     }
     std::vector<bool> tied;
     for (const int32_t p : positions) tied.push_back(first_tie_.contains(p) && first_tie_.at(p) < layers_done);
-    if (rows > 0) report_.add(kind, prompt_, measure(x.data(), golden.data(), rows, static_cast<int64_t>(golden.size()) / rows, tied));
+    Measures m{};
+    if (!golden.empty()) m = measure(x.data(), golden.data(), rows, static_cast<int64_t>(golden.size()) / rows, tied);
+    if (judgement_ != Judgement::kAll) m[0] = m[1] = 0;
+    if (judgement_ == Judgement::kNothing) m[2] = 0;
+    report_.add(kind, prompt_, m);
   }
 
   void prompt(int i) {
@@ -57,9 +65,15 @@ class Checker {
       first += count;
     }
     first_tie_.clear();
+    judgement_ = folder_.clear_of_ties(i) || options_.mode != Mode::kFp32 ? Judgement::kAll : Judgement::kMedians;
     if (options_.mode != Mode::kFp8Act) {
       choices(i, p, pos, recorder);
+      if (!folder_.clear_of_ties(i) && !first_tie_.empty()) judgement_ = Judgement::kNothing;
+      if (judgement_ != Judgement::kAll)
+        report_.note(fmt::format("prompt {} is not clear of ties: {}", i,
+                                 judgement_ == Judgement::kMedians ? "its medians are judged" : "it chose otherwise at a tie and is not judged"));
       caches(p, n);
+      for (const auto& [l, weights] : expert_weights_) compare("moe.w", fmt::format("{}moe.{}.w", p, l), weights, pos, l + 1);
     }
     for (int64_t l = 0; l <= config_.layer_count(); ++l)
       compare(fmt::format("{}hidden.{}", q, l), fmt::format("{}{}hidden.{}", q, p, l), pick(recorder.streams(l), pos, config_.streams * config_.hidden_size),
@@ -75,6 +89,12 @@ class Checker {
     std::vector<float> out;
     const std::vector<int32_t> positions = folder_.ints(p + "logits_pos");
     for (const int32_t row : positions) append_rows(runner_.head(hidden_row(final_rows, row)), out);
+    // Of positions whose choices are not stored, nobody knows whether a near-tie sent them another way.
+    if (options_.mode == Mode::kBf16) {
+      const std::vector<int32_t> stored = folder_.ints(p + "pos");
+      for (const int32_t row : positions)
+        if (std::find(stored.begin(), stored.end(), row) == stored.end()) first_tie_.emplace(row, 0);
+    }
     compare(q + "logits", q + p + "logits", out, positions, config_.layer_count());
   }
 
@@ -128,7 +148,7 @@ class Checker {
       if (a != b && !must_match) first_tie_.emplace(pos[r], l);
     }
     report_.add_choices("moe.ids", static_cast<int64_t>(pos.size()), different, must_match);
-    compare("moe.w", fmt::format("{}moe.{}.w", p, l), weights, pos, l + 1);
+    expert_weights_[l] = std::move(weights);
   }
 
   void caches(const std::string& p, int64_t n) {
@@ -167,7 +187,7 @@ class Checker {
       const model::SequenceRunner::Rows next{0, {&golden[s], 1}, false};
       token = runner_.sample(runner_.forward({&next, 1}), row);
     }
-    report_.add_choices("greedy", compared, different, q.empty());
+    report_.add_choices("greedy", compared, different, q.empty() && judgement_ != Judgement::kNothing);
   }
 
   void check_mtp(const std::string& p, const std::vector<int32_t>& ids, const std::vector<float>& final_rows);
@@ -178,6 +198,8 @@ class Checker {
   const model::Config& config_;
   Report report_;
   int prompt_ = 0;
+  Judgement judgement_ = Judgement::kAll;
+  std::map<int64_t, std::vector<float>> expert_weights_;  // of the prompt, by layer
   std::map<int32_t, int64_t> first_tie_;  // position -> first layer whose experts or pools differ from the golden ones
   std::vector<bf16> narrowed_;
 };

@@ -87,7 +87,7 @@ bool check(const std::string& dir, const Arguments& a) {
     verdict.print(fmt::format("{} {} on{}: {}", dir, name, isas, verdict.passed() ? "ok" : "FAILED"));
     if (mode != Mode::kFp32 && a.verbose)
       for (size_t i = 0; i < reports.size(); ++i)
-        reports[i].print(fmt::format("  of which {}{}", baton::cpu::isa_name(a.isas[i]), reports[i].passed() ? "" : ": a tie fell to the other side"));
+        reports[i].print(fmt::format("  of which {}{}", baton::cpu::isa_name(a.isas[i]), reports[i].passed() ? "" : ": outside on its own"));
     ok = ok && verdict.passed();
     ++runs;
   }

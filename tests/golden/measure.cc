@@ -104,6 +104,7 @@ void Report::print(const std::string& title) const {
       fmt::print("  {:<16} {:>10.2e} {:>10.2e} {:>10.2e}   no tolerance stated\n", kind, worst[0], worst[1], worst[2]);
     }
   }
+  for (const std::string& note : notes_) fmt::print("  {}\n", note);
 }
 
 }  // namespace baton::golden

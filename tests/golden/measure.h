@@ -29,6 +29,7 @@ class Report {
   };
   void add(const std::string& kind, int prompt, const Measures& m);
   void add_choices(const std::string& kind, int64_t rows, int64_t different, bool must_match);
+  void note(const std::string& text) { notes_.push_back(text); }
   void set_tolerance(const std::string& kind, const Measures& t);
   bool passed() const;
   // Reports of the same folder and mode on several instruction sets, which sum in other orders. tie_prone: where a value lies on a rounding
@@ -39,6 +40,7 @@ class Report {
 
  private:
   std::map<std::string, Entry> entries_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace baton::golden

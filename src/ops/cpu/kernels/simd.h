@@ -34,8 +34,13 @@ inline VecF broadcast(float x) { return x; }
 inline float sum(VecF v) { return v; }
 #endif
 
-// The order of the sum depends on n alone.
+// The order of the sum depends on n alone. The plain loops, the reference, sum in double.
 inline float dot(const float* a, const float* b, int64_t n) {
+#if BATON_VECTOR_FLOATS == 1
+  double total = 0;
+  for (int64_t j = 0; j < n; ++j) total += double{a[j]} * double{b[j]};
+  return static_cast<float>(total);
+#else
   VecF s0{};
   VecF s1{};
   int64_t i = 0;
@@ -46,6 +51,7 @@ inline float dot(const float* a, const float* b, int64_t n) {
   float s = sum(s0 + s1);
   for (; i < n; ++i) s += a[i] * b[i];
   return s;
+#endif
 }
 
 }  // namespace baton::cpu::BATON_ISA_NAMESPACE

@@ -11,7 +11,10 @@
 namespace baton::cpu::BATON_ISA_NAMESPACE {
 
 // exp(x) with a relative error below 2e-7 for |x| < 87; saturates outside [-87.3, 88.7]. x = n ln 2 + r, |r| <= ln 2 / 2, then a polynomial
-// of degree 6 in r (minimax on that interval), and n goes into the exponent.
+// of degree 6 in r (minimax on that interval), and n goes into the exponent. The plain loops take the library's.
+#if BATON_VECTOR_FLOATS == 1
+inline float exp_approx(float x) { return static_cast<float>(std::exp(double{x})); }
+#else
 inline float exp_approx(float x) {
   x = x < -87.3F ? -87.3F : x;
   x = x > 88.7F ? 88.7F : x;
@@ -29,6 +32,7 @@ inline float exp_approx(float x) {
   const int32_t exponent = static_cast<int32_t>(n) << 23;
   return std::bit_cast<float>(std::bit_cast<int32_t>(p) + exponent);
 }
+#endif
 
 inline float sigmoid(float x) { return 1.0F / (1.0F + exp_approx(-x)); }
 inline float silu(float x) { return x / (1.0F + exp_approx(-x)); }
