@@ -25,7 +25,8 @@ CLEAN = {
     "src/ops/CMakeLists.txt": "room(NAME ops DEPS base)  # headers only\nadd_subdirectory(cpu)\n",
     "src/ops/README.md": "# ops\n",
     "src/ops/gemm.h": '// Products.\n#pragma once\n#include "base/check.h"\n',
-    "src/ops/cpu/CMakeLists.txt": "foreach(file gemm moe)\n  list(APPEND sources ${file}.cc)\nendforeach()\nroom(NAME ops/cpu SOURCES ${sources} DEPS ops)\n",
+    "src/ops/cpu/CMakeLists.txt": "foreach(file gemm moe)\n  list(APPEND sources ${file}.cc)\nendforeach()\n"
+    "room(NAME ops/cpu SOURCES ${sources} DEPS ops)\n",
     "src/ops/cpu/README.md": "# ops/cpu\n",
     "src/ops/cpu/gemm.cc": '// Products.\n#include "base/check.h"\n#include "ops/gemm.h"\n',
     "src/ops/cpu/moe.cc": '// Experts.\n#include "ops/gemm.h"\n',
@@ -62,7 +63,8 @@ class LintTest(unittest.TestCase):
         self.assertEqual(self.lint(), (0, []))
 
     def test_include_upward(self):
-        self.assert_finds("src/base/check.cc:2: room base does not depend on ops", {"src/base/check.cc": '#include "base/check.h"\n#include "ops/gemm.h"\n'})
+        source = '#include "base/check.h"\n#include "ops/gemm.h"\n'
+        self.assert_finds("src/base/check.cc:2: room base does not depend on ops", {"src/base/check.cc": source})
 
     def test_dependency_upward(self):
         cmake = "room(NAME base\n  SOURCES check.cc\n  DEPS ops\n  TESTS check_test.cc)\n"
@@ -72,7 +74,8 @@ class LintTest(unittest.TestCase):
         self.assert_finds("room ops may not depend on ops/cpu", {"src/ops/CMakeLists.txt": "room(NAME ops DEPS base ops/cpu)\n"})
 
     def test_unknown_dependency(self):
-        self.assert_finds("depends on tensor, which no CMakeLists.txt declares", {"src/ops/CMakeLists.txt": "room(NAME ops DEPS base tensor)\n"})
+        cmake = "room(NAME ops DEPS base tensor)\n"
+        self.assert_finds("depends on tensor, which no CMakeLists.txt declares", {"src/ops/CMakeLists.txt": cmake})
 
     def test_room_without_rank(self):
         room = {"src/extra/CMakeLists.txt": "room(NAME extra)\n", "src/extra/README.md": "# extra\n"}
@@ -145,7 +148,9 @@ class LintTest(unittest.TestCase):
         self.assert_finds("more than 140; break", {"src/base/check.h": "// " + "x" * 140 + "\n"})
 
     def test_private_words(self):
-        for words in ("as the last ses" "sion found", "sub" "agent", "see /wo" "rk/main", "in ../sha" "red/spec", "fixes #" "12", "iss" "ue 3"):
+        # In pieces, so that lint does not find them here.
+        private = ("the last ses" "sion found", "sub" "agent", "see /wo" "rk/main", "in ../sha" "red/spec", "fixes #" "12", "iss" "ue 3")
+        for words in private:
             self.assert_finds("docs/page.md:1: ", {"docs/page.md": words + "\n"})
         for words in ("tracked issues of numerics", 'fill="#333"', "color:#333", "net" "work/main", "obsession"):
             self.assertEqual(self.lint({"docs/page.md": words + "\n"}), (0, []))

@@ -10,7 +10,7 @@ MOST_LINES = 600
 MOST_COLUMNS = 140
 KNOWN_GAPS = "docs/known-gaps.md"
 VERBATIM = ("LICENSE",)  # texts of others, kept as they are
-DATA = ("tests/data/",)
+DATA = ("tests/data/", "tests/fuzz/corpus/")
 WITH_COLOURS = (".svg", ".css", ".html")
 
 # Text must make sense to someone who has the repository and nothing else.

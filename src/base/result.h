@@ -56,8 +56,8 @@ class [[nodiscard]] Status {
 #define BATON_CONCAT(a, b) BATON_CONCAT_INNER(a, b)
 
 // Evaluates an expression of type Status or Result and returns its error from the enclosing function.
-#define BATON_TRY(expr)                                              \
-  do {                                                               \
+#define BATON_TRY(expr)                                                        \
+  do {                                                                         \
     if (auto baton_try_ = (expr); !baton_try_.ok()) return baton_try_.error(); \
   } while (false)
 

@@ -8,20 +8,20 @@ namespace baton::ops {
 
 // The consecutive rows of one sequence. Rows of different sequences never influence each other.
 struct SequenceRows {
-  int32_t row_begin;   // first row of this launch
-  int32_t row_count;   // >= 0; 0 leaves the sequence untouched
-  int32_t position;    // position in its sequence of the first row, 0-based
-  int32_t slot;        // slot of the pool; -1 where no slot is touched
-  int32_t verify;      // 0: the rows are final and advance the state; 1: they may be rejected and only feed the replay ring
+  int32_t row_begin;  // first row of this launch
+  int32_t row_count;  // >= 0; 0 leaves the sequence untouched
+  int32_t position;   // position in its sequence of the first row, 0-based
+  int32_t slot;       // slot of the pool; -1 where no slot is touched
+  int32_t verify;     // 0: the rows are final and advance the state; 1: they may be rejected and only feed the replay ring
 };
 
 struct BatchView {
   const SequenceRows* sequences = nullptr;  // [sequence_count]
   int32_t sequence_count = 0;
-  int32_t row_count = 0;                    // rows of all sequences; sequences are laid out in order without gaps
-  const int32_t* row_sequence = nullptr;    // [row_count] index into `sequences`
-  const int32_t* positions = nullptr;       // [row_count]
-  const int32_t* page_tables = nullptr;     // [sequence_count, page_table_stride] page ids; page i holds positions 64 i ... 64 i + 63
+  int32_t row_count = 0;                  // rows of all sequences; sequences are laid out in order without gaps
+  const int32_t* row_sequence = nullptr;  // [row_count] index into `sequences`
+  const int32_t* positions = nullptr;     // [row_count]
+  const int32_t* page_tables = nullptr;   // [sequence_count, page_table_stride] page ids; page i holds positions 64 i ... 64 i + 63
   int32_t page_table_stride = 0;
 };
 

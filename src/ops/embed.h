@@ -9,9 +9,9 @@ namespace baton::ops {
 
 struct EmbedParams {
   const int32_t* ids = nullptr;  // [m], each in [0, table.rows)
-  ConstMatrixView table{};         // [vocabulary, d], kF32 or kBF16, row-major
+  ConstMatrixView table{};       // [vocabulary, d], kF32 or kBF16, row-major
   int64_t streams = 1;
-  MatrixView y{};                  // [m, streams * d], stream-major, kF32 or kBF16
+  MatrixView y{};  // [m, streams * d], stream-major, kF32 or kBF16
 };
 
 }  // namespace baton::ops

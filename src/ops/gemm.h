@@ -27,9 +27,9 @@ struct GemmParams {
 
 // y[r, b*n : (b+1)*n] = x[r, b*k : (b+1)*k] w_b^T for every batch b (per-head products of the absorbed attention).
 struct GemmBatchedParams {
-  ConstMatrixView x{};                // [m, batch * k]
-  std::span<const WeightView> w{};    // [batch] of [n, k], kF32 or kBF16
-  MatrixView y{};                     // [m, batch * n], kF32 or kBF16
+  ConstMatrixView x{};              // [m, batch * k]
+  std::span<const WeightView> w{};  // [batch] of [n, k], kF32 or kBF16
+  MatrixView y{};                   // [m, batch * n], kF32 or kBF16
 };
 
 // h = silu(min(x gate^T, limit)) * clamp(x up^T, -limit, limit): the clamp precedes silu and bounds the gate from above only.
@@ -38,7 +38,7 @@ struct GatedMlpParams {
   WeightView gate{};    // [n, k]
   WeightView up{};      // [n, k]
   float limit = 0;
-  MatrixView h{};       // [m, n], dtype of x
+  MatrixView h{};  // [m, n], dtype of x
   ActivationQuant quant = ActivationQuant::kNone;
 };
 

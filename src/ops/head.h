@@ -11,12 +11,12 @@ struct SamplingRow {
   float temperature = 0;  // 0: the largest logit, ties to the lower id
   float top_p = 1;        // keeps the smallest set of most likely tokens whose probability reaches top_p
   uint64_t seed = 0;
-  int32_t position = 0;   // position that the sampled token will take
+  int32_t position = 0;  // position that the sampled token will take
 };
 
-// Gumbel-max: argmax over the kept columns of logit / temperature + gumbel(seed, position, column), which is an exact draw from the softmax.
+// Gumbel-max: argmax over the kept columns of logit / temperature + gumbel(seed, position, column), an exact draw from the softmax.
 struct SampleParams {
-  ConstMatrixView logits{};             // [m, vocabulary] kF32
+  ConstMatrixView logits{};           // [m, vocabulary] kF32
   const SamplingRow* rows = nullptr;  // [m]
   int32_t* ids = nullptr;             // [m] out
 };

@@ -27,16 +27,16 @@ struct KdaWeights {
 
 // Where one KDA layer lives inside a slot. Offsets in bytes, multiples of 64.
 struct KdaSlotLayout {
-  int64_t state_offset = 0;             // [heads, dim, dim] of state_dtype
-  int64_t window_offset = 0;            // [3, 3 * C] of activation_dtype, oldest first
-  int64_t ring_offset = 0;              // [ring_rows, 3 * C + C + heads] of activation_dtype: q^ k^ v^ | a | b of verified rows
+  int64_t state_offset = 0;   // [heads, dim, dim] of state_dtype
+  int64_t window_offset = 0;  // [3, 3 * C] of activation_dtype, oldest first
+  int64_t ring_offset = 0;    // [ring_rows, 3 * C + C + heads] of activation_dtype: q^ k^ v^ | a | b of verified rows
   int32_t ring_rows = 0;
-  DType state_dtype = DType::kF32;      // kF32, or kBF16: rounded once when a launch commits
+  DType state_dtype = DType::kF32;  // kF32, or kBF16: rounded once when a launch commits
   DType activation_dtype = DType::kF32;
 };
 
-// Rows of sequences with verify = 0 advance state and window. Rows of sequences with verify = 1 read both, leave both as they are, and record
-// their inputs in ring rows 0 ... row_count - 1. With kF32 state, every row's result is bitwise that of one-token launches.
+// Rows of sequences with verify = 0 advance state and window. Rows of sequences with verify = 1 read both, leave both as they are, and
+// record their inputs in ring rows 0 ... row_count - 1. With kF32 state, every row's result is bitwise that of one-token launches.
 struct KdaParams {
   BatchView batch{};
   ConstMatrixView inputs{};  // [m, 3 * C + C + heads]: q^ k^ v^ | a | b, activation_dtype
@@ -44,11 +44,12 @@ struct KdaParams {
   KdaWeights weights{};
   SlotPoolView slots{};
   KdaSlotLayout layout{};
-  bool chunked = false;    // chunked form for rows that advance: the same mathematics within 1e-4, not the same bits
-  MatrixView y{};            // [m, C]
+  bool chunked = false;  // chunked form for rows that advance: the same mathematics within 1e-4, not the same bits
+  MatrixView y{};        // [m, C]
 };
 
-// ReplaySSM: runs the first counts[i] ring rows of slot ids[i] through the very same convolution, norm and update, and commits state and window.
+// ReplaySSM: runs the first counts[i] ring rows of slot ids[i] through the very same convolution, norm and update,
+// and commits state and window.
 struct KdaFoldParams {
   const int32_t* slot_ids = nullptr;  // [count], distinct
   const int32_t* counts = nullptr;    // [count], 0 ... ring_rows

@@ -22,8 +22,8 @@ struct MhcCoefficients {
 
 // X <- post y + C^T X, rounded once to the streams' type.
 struct MhcExpandParams {
-  MatrixView streams{};    // [m, s * d], stream-major, updated in place
-  ConstMatrixView y{};     // [m, d]
+  MatrixView streams{};  // [m, s * d], stream-major, updated in place
+  ConstMatrixView y{};   // [m, d]
   MhcCoefficients from{};
   int64_t stream_count = 0;
 };
@@ -34,7 +34,7 @@ struct MhcMixParams {
   ConstMatrixView y{};     // [m, d] output of the previous site, or empty
   MhcCoefficients from{};  // of the previous site; may alias `to`
   int64_t stream_count = 0;
-  WeightView fn{};         // [(2 + s) * s, s * d]
+  WeightView fn{};                     // [(2 + s) * s, s * d]
   const float* base = nullptr;         // [(2 + s) * s]
   const float* scale = nullptr;        // [3]
   const float* norm_weight = nullptr;  // [d]
@@ -42,16 +42,16 @@ struct MhcMixParams {
   float hc_eps = 0;
   int sinkhorn_iterations = 0;
   MhcCoefficients to{};
-  MatrixView x{};          // [m, d] normed input of the sub-layer, kF32 or kBF16; u is rounded to this type before the norm
+  MatrixView x{};  // [m, d] normed input of the sub-layer, kF32 or kBF16; u is rounded to this type before the norm
 };
 
 // h = RMSNorm(mean_i X_i): what enters the head.
 struct MhcFinalParams {
-  ConstMatrixView streams{};             // [m, s * d]
+  ConstMatrixView streams{};  // [m, s * d]
   int64_t stream_count = 0;
   const float* norm_weight = nullptr;  // [d]
   float norm_eps = 0;
-  MatrixView h{};                        // [m, d]
+  MatrixView h{};  // [m, d]
 };
 
 }  // namespace baton::ops

@@ -6,11 +6,11 @@
 namespace baton::ops {
 
 struct RmsNormParams {
-  ConstMatrixView x{};              // [m, d], kF32 or kBF16
-  MatrixView add_to{};              // optional [m, d]: add_to += x first (one rounding), and the sum is normalised
+  ConstMatrixView x{};            // [m, d], kF32 or kBF16
+  MatrixView add_to{};            // optional [m, d]: add_to += x first (one rounding), and the sum is normalised
   const float* weight = nullptr;  // [d]
   float eps = 0;
-  MatrixView y{};                   // [m, d], kF32 or kBF16; may be a column range of a wider matrix
+  MatrixView y{};  // [m, d], kF32 or kBF16; may be a column range of a wider matrix
 };
 
 }  // namespace baton::ops

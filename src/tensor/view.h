@@ -38,8 +38,7 @@ struct BasicMatrixView {
     return {empty() ? nullptr : static_cast<Void*>(row_bytes(first)), dtype, count, cols, stride};
   }
   operator BasicMatrixView<const void>() const  // NOLINT(google-explicit-constructor)
-    requires(!std::is_const_v<Void>)
-  {
+      requires(!std::is_const_v<Void>) {
     return {data, dtype, rows, cols, stride};
   }
 };
