@@ -17,7 +17,7 @@ def check(repository: Repository) -> None:
     program = shutil.which(f"clang-format-{VERSION}") or shutil.which("clang-format")
     version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout if program else ""
     if f"version {VERSION}." not in version:
-        repository.find("format", ".clang-format", 1, f"clang-format {VERSION} was not found, so formatting is unchecked; run scripts/setup test")
+        repository.find("format", ".clang-format", 1, f"unchecked, since clang-format {VERSION} was not found; run scripts/setup test")
         return
     output = subprocess.run([program, "--dry-run", *paths], cwd=repository.root, capture_output=True, text=True).stderr
     seen = set()

@@ -72,13 +72,14 @@ def check_rooms(repository: Repository, rooms: dict) -> None:
     for room in rooms.values():
         where = (room.path, room.line)
         if posixpath.dirname(room.path) != f"src/{room.name}":
-            repository.find("layer", *where, f"room {room.name} is declared outside its folder; declare it in src/{room.name}/CMakeLists.txt")
+            repository.find("layer", *where, f"room {room.name} is declared outside its folder; move it to src/{room.name}/CMakeLists.txt")
         if room.name.split("/")[0] not in RANKS:
-            repository.find("layer", *where, f"room {room.name} has no rank; give it one in scripts/checks/layers.py and in ARCHITECTURE.md")
+            repository.find("layer", *where, f"room {room.name} has no rank; give it one in scripts/checks/layers.py and ARCHITECTURE.md")
             continue
         for dep in room.deps:
             if dep not in rooms:
-                repository.find("layer", *where, f"room {room.name} depends on {dep}, which no CMakeLists.txt declares; declare or remove it")
+                message = f"room {room.name} depends on {dep}, which no CMakeLists.txt declares; declare or remove it"
+                repository.find("layer", *where, message)
             elif dep.split("/")[0] in RANKS and not may_depend(room.name, dep):
                 repository.find("layer", *where, f"room {room.name} may not depend on {dep}; dependencies go to lower ranks only")
 
@@ -106,7 +107,8 @@ def check_includes(repository: Repository, rooms: dict) -> None:
                     repository.find("layer", path, number, f'"{quoted}" is not a tracked file; write its path from src/ or tests/')
                 continue
             if f"src/{quoted}" not in tracked:
-                repository.find("layer", path, number, f'"{quoted}" is not a tracked file of src/; write the path from src/, and <> for libraries')
+                message = f'"{quoted}" is not a tracked file of src/; write the path from src/, and <> for libraries'
+                repository.find("layer", path, number, message)
                 continue
             target = room_of(quoted, rooms)
             if target is None or target == room:
@@ -114,7 +116,8 @@ def check_includes(repository: Repository, rooms: dict) -> None:
             if target == "app":
                 repository.find("layer", path, number, "nothing may include the program; move what is needed into a room")
             elif room != "app" and target not in closure[room]:
-                repository.find("layer", path, number, f"room {room} does not depend on {target}; add it to DEPS if the ranks allow, or move the code")
+                message = f"room {room} does not depend on {target}; add it to DEPS if the ranks allow, or move the code"
+                repository.find("layer", path, number, message)
 
 
 def check_foreign(repository: Repository, path: str, number: int, inside: str, header: str) -> None:

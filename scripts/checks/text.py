@@ -72,7 +72,8 @@ def check_words(repository: Repository, path: str, gaps: str) -> None:
         if match := UNFINISHED.search(line):
             word, key = match.groups()
             if key is None or key not in gaps:
-                repository.find("words", path, number, f"{word} without a line in {KNOWN_GAPS}; write {word}(key) and the key with its story there")
+                message = f"{word} without a line in {KNOWN_GAPS}; write {word}(key) and the key with its story there"
+                repository.find("words", path, number, message)
 
 
 def check(repository: Repository) -> None:
