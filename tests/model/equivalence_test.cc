@@ -86,11 +86,13 @@ TEST_P(Equivalence, SparseEqualsDenseUpToTopkAndDiffersBeyond) {
   EXPECT_GT(relative({a.begin() + cut, a.end()}, {b.begin() + cut, b.end()}), 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, Equivalence, ::testing::Values("tiny", "small-bf16", "small-fp8", "mtp"), [](const auto& info) {
-  std::string name = info.param;
+std::string name_of(const ::testing::TestParamInfo<const char*>& folder) {
+  std::string name = folder.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, Equivalence, ::testing::Values("tiny", "small-bf16", "small-fp8", "mtp"), name_of);
 
 }  // namespace
 }  // namespace baton::testing
