@@ -63,6 +63,44 @@ __global__ void __launch_bounds__(32) read_stream(const uint8_t* data, int64_t c
   }
 }
 
+// Pairs of blocks read 32 KB a step that both need, each fetching half and multicasting it: what L2 delivers to shared memory in that way.
+__global__ void __cluster_dims__(2) __launch_bounds__(32) read_multicast(const uint8_t* data, int chunks, int stages, int steps) {
+  extern __shared__ __align__(1024) uint8_t ring[];
+  __shared__ Barrier full[16];
+  __shared__ Barrier empty[16];
+  const uint32_t rank = cuda::cluster_rank();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < stages; ++i) {
+      full[i].init(1);
+      empty[i].init(2);
+    }
+    cuda::fence_barrier_init();
+  }
+  cuda::cluster_sync();
+  if (threadIdx.x == 0) {
+    const uint64_t policy = cuda::policy_evict_normal();
+    RingCursor head;
+    RingCursor tail;
+    for (int i = 0; i < steps + stages; ++i) {
+      if (i >= stages) {
+        full[tail.index].wait(tail.parity);
+        empty[tail.index].arrive_remote(0);
+        empty[tail.index].arrive_remote(1);
+        tail.advance(stages);
+      }
+      if (i < steps) {
+        empty[head.index].wait(head.parity ^ 1);
+        full[head.index].expect(32768);
+        const int chunk = static_cast<int>(mix(static_cast<uint64_t>(i) * 1009 + cuda::cluster_index()) & static_cast<uint64_t>(chunks - 1));
+        cuda::bulk_load_multicast(ring + head.index * 32768 + rank * 16384, data + (2 * chunk + rank) * 16384LL, 16384, full[head.index], 3, policy);
+        head.advance(stages);
+      }
+    }
+  }
+  __syncwarp();
+  cuda::cluster_sync();
+}
+
 // The same stream through tensor maps: boxes of 128 rows x 128 bytes out of rows of 4,096 bytes.
 __global__ void __launch_bounds__(32) read_boxes(const __grid_constant__ CUtensorMap map, int row_tiles, int stages) {
   extern __shared__ __align__(1024) uint8_t ring[];
@@ -283,6 +321,12 @@ void measure_reads(int blocks) {
     char name[64];
     std::snprintf(name, sizeof name, "16 KB x %d, 16 MB re-read", stages);
     report("L2 read stream", name, stream_rate(1 << 10, 16384, 1, stages, 2, int64_t{8} << 30), "TB/s");
+  }
+  CUDA_OK(cuda::allow_shared(read_multicast, 200 * 1024));
+  for (const int stages : {3, 6}) {
+    const int steps = 2000;
+    const auto m = time_graph([&](cudaStream_t s) { read_multicast<<<blocks, 32, stages * 32768, s>>>(data.get(), 1 << 9, stages, steps); }, 8);
+    report("L2 multicast to pairs", stages == 3 ? "32 KB x 3, delivered" : "32 KB x 6, delivered", 32768.0 * steps * blocks / m.median * 1e-6, "TB/s");
   }
   DeviceArray<uint8_t> to(bytes / 2);
   auto t = time_graph([&](cudaStream_t s) { copy_vectors<<<blocks * 4, 512, 0, s>>>(reinterpret_cast<uint4*>(to.get()), reinterpret_cast<const uint4*>(data.get()), bytes / 2 / 16); }, 8);

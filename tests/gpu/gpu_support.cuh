@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -99,7 +100,8 @@ struct Timing {
   double least = 0;
   double largest = 0;
 };
-inline Timing time_graph(const std::function<void(cudaStream_t)>& record, int replays, int warmups = 2) {
+// burst: the device rests before every replay, so that its clocks are those of a short piece of work; otherwise it is kept busy.
+inline Timing time_graph(const std::function<void(cudaStream_t)>& record, int replays, int warmups = 2, bool burst = false) {
   cudaStream_t stream;
   CUDA_OK(cudaStreamCreate(&stream));
   cudaGraph_t graph;
@@ -108,19 +110,23 @@ inline Timing time_graph(const std::function<void(cudaStream_t)>& record, int re
   record(stream);
   CUDA_OK(cudaStreamEndCapture(stream, &graph));
   CUDA_OK(cudaGraphInstantiate(&exec, graph, 0));
-  std::vector<cudaEvent_t> events(static_cast<size_t>(replays) + 1);
+  std::vector<cudaEvent_t> events(2 * static_cast<size_t>(replays));
   for (auto& e : events) CUDA_OK(cudaEventCreate(&e));
   for (int i = 0; i < warmups; ++i) CUDA_OK(cudaGraphLaunch(exec, stream));
-  CUDA_OK(cudaEventRecord(events[0], stream));
   for (int i = 0; i < replays; ++i) {
+    if (burst) {
+      CUDA_OK(cudaStreamSynchronize(stream));
+      std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    }
+    CUDA_OK(cudaEventRecord(events[2 * static_cast<size_t>(i)], stream));
     CUDA_OK(cudaGraphLaunch(exec, stream));
-    CUDA_OK(cudaEventRecord(events[static_cast<size_t>(i) + 1], stream));
+    CUDA_OK(cudaEventRecord(events[2 * static_cast<size_t>(i) + 1], stream));
   }
   CUDA_OK(cudaStreamSynchronize(stream));
   std::vector<double> us;
   for (int i = 0; i < replays; ++i) {
     float ms = 0;
-    CUDA_OK(cudaEventElapsedTime(&ms, events[static_cast<size_t>(i)], events[static_cast<size_t>(i) + 1]));
+    CUDA_OK(cudaEventElapsedTime(&ms, events[2 * static_cast<size_t>(i)], events[2 * static_cast<size_t>(i) + 1]));
     us.push_back(ms * 1e3);
   }
   for (auto& e : events) cudaEventDestroy(e);

@@ -63,13 +63,16 @@ int check(bool small) {
   const auto plain = [](MoeCase& c) { c.shared = false; };
   // rows, choices, experts, local experts, width, inner
   add("tiny", {5, 2, 4, 4, 512, 512});
+  add("three choices", {50, 3, 12, 6, 512, 512}, first(3));
   add("one row", {1, 4, 16, 16, 512, 512}, plain);
   add("ragged shard", {77, 8, 32, 8, 1024, 512}, first(16));
   add("pair of blocks", {300, 2, 4, 4, 512, 512});
   if (!small) {
     add("medium tiles", {700, 4, 64, 16, 1024, 512}, routing("zipf"), first(16), variant(moe::Variant::kMedium));
-    add("narrow pairs", {700, 4, 64, 16, 1024, 512}, routing("zipf"), first(16), variant(moe::Variant::kPrefillNarrow));
-    add("pairs, few rows", {60, 4, 64, 16, 1024, 512}, first(16), variant(moe::Variant::kPrefill));
+    add("rows first", {700, 4, 64, 16, 1024, 512}, routing("zipf"), first(16), variant(moe::Variant::kPrefill));
+    add("rows first, few rows", {60, 4, 64, 16, 1024, 512}, first(16), variant(moe::Variant::kPrefill));
+    add("pairs, few rows", {60, 4, 64, 16, 1024, 512}, first(16), variant(moe::Variant::kPrefillPair));
+    add("pairs, many rows", {3000, 4, 64, 16, 512, 1024}, routing("zipf"), first(16), variant(moe::Variant::kPrefillPair));
     add("no rows", {0, 8, 32, 8, 1024, 512});
     add("no local choice", {40, 4, 32, 8, 1024, 512}, routing("remote"), first(8));
     add("one expert gets all", {150, 4, 32, 16, 1024, 1024}, routing("one"));

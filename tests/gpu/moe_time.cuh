@@ -90,6 +90,8 @@ inline void time_shape(const Stack& stack, int64_t rows, const std::string& rout
   const int replays = prefill ? 3 : 12;
   const double n = stack.layers;
   const auto all = time_graph(record(true, 3, true, true, true), replays);
+  const auto burst = time_graph(record(true, 3, true, true, true), 3, 1, true);
+  const auto burst_mlp = time_graph([&](cudaStream_t stream) { record(true, 3, true, true, false)(stream); }, 3, 1, true);
   const auto serial = time_graph(record(false, 3, true, true, true), replays);
   const auto planned = time_graph(record(true, 3, false, false, false), replays);
   const auto quantised = time_graph(record(true, 3, true, false, false), replays);
@@ -115,14 +117,15 @@ inline void time_shape(const Stack& stack, int64_t rows, const std::string& rout
   std::printf("        plan %.2f  quantise %.2f  mlp %.1f (%.2f TB/s, %.0f TFLOP/s)  gate-up alone %.1f (%.2f TB/s, %.0f TFLOP/s)  down alone %.1f (%.2f TB/s, %.0f TFLOP/s)  combine %.2f\n",
               planned.median / n, (quantised.median - planned.median) / n, mlp_us, weight_bytes / mlp_us * 1e-6, flops / mlp_us * 1e-6, gu_us, weight_bytes * 2 / 3 / gu_us * 1e-6,
               flops * 2 / 3 / gu_us * 1e-6, dn_us, weight_bytes / 3 / dn_us * 1e-6, flops / 3 / dn_us * 1e-6, (combined.median - planned.median) / n);
+  std::printf("        after a rest: all %.1f us a layer (%.1f-%.1f), without combine %.1f\n", burst.median / n, burst.least / n, burst.largest / n, burst_mlp.median / n);
   std::fflush(stdout);
   if (json != nullptr)
     std::fprintf(json,
                  "{\"op\":\"moe\",\"rows\":%ld,\"routing\":\"%s\",\"layers\":%d,\"local_rows\":%.1f,\"used_experts\":%.2f,\"all_us\":%.2f,\"all_min_us\":%.2f,\"all_max_us\":%.2f,"
                  "\"serial_us\":%.2f,\"plan_us\":%.2f,\"quantise_us\":%.2f,\"mlp_us\":%.2f,\"gate_up_us\":%.2f,\"down_us\":%.2f,\"combine_us\":%.2f,\"weight_bytes\":%.0f,\"flops\":%.0f,"
-                 "\"floor_us\":%.2f}\n",
+                 "\"floor_us\":%.2f,\"burst_us\":%.2f}\n",
                  rows, routing.c_str(), stack.layers, local_rows, used_experts, all.median / n, all.least / n, all.largest / n, serial.median / n, planned.median / n,
-                 (quantised.median - planned.median) / n, mlp_us, gu_us, dn_us, (combined.median - planned.median) / n, weight_bytes, flops, floor_us);
+                 (quantised.median - planned.median) / n, mlp_us, gu_us, dn_us, (combined.median - planned.median) / n, weight_bytes, flops, floor_us, burst.median / n);
 }
 
 inline void time_route(int64_t rows, std::FILE* json) {

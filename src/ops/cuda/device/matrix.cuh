@@ -20,6 +20,12 @@ __device__ __forceinline__ void store_matrix_transposed_x1(uint32_t row_address,
   asm volatile("stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%0], {%1};" ::"r"(row_address), "r"(a) : "memory");
 }
 
+// The same without turning: register i of lane l is the element pair [l / 4][2 (l % 4)] of matrix i.
+__device__ __forceinline__ void store_matrix_x4(uint32_t row_address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address), "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+
 // d += a b, m16n8k16. Lane l = 4 g + c holds a[g][2c,+1], a[g+8][2c,+1], a[g][2c+8,+9], a[g+8][2c+8,+9]; b[2c,+1][g], b[2c+8,+9][g];
 // d[g][2c], d[g][2c+1], d[g+8][2c], d[g+8][2c+1]. Any permutation of k that a and b share leaves the product unchanged.
 __device__ __forceinline__ void mma_bf16(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {

@@ -5,8 +5,7 @@
 namespace baton::cuda::moe {
 namespace {
 constexpr int64_t kAlign = 256;
-constexpr int64_t kPlanEntries = 8192;  // entries (row, choice) that one block of the plan kernels sorts
-constexpr int64_t kMaxPlanBlocks = 128;
+constexpr int64_t kPlanRows = 1024;  // of one block of the plan kernels
 int64_t round_up(int64_t n, int64_t a) { return (n + a - 1) / a * a; }
 }  // namespace
 
@@ -20,20 +19,22 @@ bool supported(const Problem& p) {
 
 Config configure(const Problem& p) {
   const int64_t expected = p.rows * p.choices / std::max<int64_t>(p.experts_total, 1);  // rows an expert when routing is even
-  return configure(p, expected > 96 ? Variant::kPrefill : Variant::kDecode);
+  const Variant variant = expected > 96 ? Variant::kPrefillPair : expected > 12 ? Variant::kMedium : Variant::kDecode;
+  return configure(p, variant);
 }
 
 Config configure(const Problem& p, Variant variant) {
   Config c;
   c.variant = variant;
-  c.tile_rows = variant == Variant::kDecode ? 64 : variant == Variant::kPrefillNarrow ? 96 : 128;
-  c.cluster = variant == Variant::kPrefill || variant == Variant::kPrefillNarrow ? 2 : 1;
+  c.paired = variant == Variant::kPrefillPair;
+  c.tile_rows = variant == Variant::kDecode ? 64 : c.paired ? 256 : 128;
+  c.even = variant == Variant::kDecode || variant == Variant::kMedium;
   // A row chooses an expert at most once, so it has at most min(choices, experts_local) slots here.
   const int64_t entries = p.rows * std::min<int64_t>(p.choices, p.experts_local);
   const int64_t used_experts = std::min<int64_t>(entries, p.experts_local);
   c.slots = round_up(entries + 7 * used_experts, 8);
-  c.max_units = static_cast<int32_t>(used_experts + entries / (c.tile_rows * c.cluster) + 1);
-  c.plan_blocks = static_cast<int32_t>(std::clamp<int64_t>((p.rows * p.choices + kPlanEntries - 1) / kPlanEntries, 1, kMaxPlanBlocks));
+  c.max_units = static_cast<int32_t>(used_experts + entries / c.tile_rows + 1) * (c.paired ? 2 : 1);
+  c.plan_blocks = static_cast<int32_t>(std::max<int64_t>((p.rows + kPlanRows - 1) / kPlanRows, 1));
   return c;
 }
 
@@ -53,7 +54,7 @@ WorkspaceLayout workspace_layout(const Problem& p, const Config& c) {
   w.row_slot = take(p.rows * p.choices * 4);
   w.units = take(int64_t{c.max_units} * 16);
   w.control = take(64);
-  w.ready = take(int64_t{c.max_units} * c.cluster * 4);
+  w.ready = take(int64_t{c.max_units} * 4);
   w.block_counts = take(int64_t{c.plan_blocks} * p.experts_local * 4);
   w.bytes = used;
   return w;

@@ -14,21 +14,22 @@ struct Problem {
   int64_t inner = 0;           // of an expert (i)
 };
 
-// Instantiations of the expert kernel: rows of a tile x blocks of a cluster.
+// Instantiations of the expert kernel.
 enum class Variant : uint8_t {
-  kDecode,         // 64 x 1: weights flow, tiles are handed out dynamically
-  kMedium,         // 128 x 1
-  kPrefill,        // 128 x 2: pairs of row blocks share every weight block through multicast
-  kPrefillNarrow,  // 96 x 2: two scratch accumulators
+  kDecode,      // weights on the M side, up to 64 rows a tile
+  kMedium,      // weights on the M side, up to 128 rows
+  kPrefill,     // rows on the M side, 128 a tile
+  kPrefillPair  // the same, two blocks of rows share every weight block through multicast
 };
 
 struct Config {
   Variant variant = Variant::kDecode;
-  int32_t tile_rows = 0;   // most rows of one tile
-  int32_t cluster = 1;     // blocks that share a weight tile
-  int64_t slots = 0;       // capacity of the slot panels, a multiple of 8
-  int32_t max_units = 0;   // most row blocks (or pairs of them) over all experts
-  int32_t plan_blocks = 0; // blocks of the plan kernels
+  int32_t tile_rows = 0;    // most rows of one tile, or of the two tiles of a pair
+  bool even = true;         // row blocks of an expert of equal size
+  bool paired = false;      // blocks work in clusters of two
+  int64_t slots = 0;        // capacity of the slot panels, a multiple of 8
+  int32_t max_units = 0;    // most row blocks over all experts
+  int32_t plan_blocks = 0;  // blocks of the plan kernels
 };
 
 // Nothing about these sizes is unsupported.

@@ -1,18 +1,21 @@
 // Both expert GEMMs of a layer in one persistent kernel: first all gate-up tiles (with SwiGLU and quantisation), then all down tiles.
 // DESIGN.md: schedule, memory map, floors.
+//
+// kRowsFirst: the rows are the M side of the products (many rows an expert); otherwise the weights are (few rows).
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include "ops/cuda/device/grid.cuh"
 #include "ops/cuda/device/launch.cuh"
-#include "ops/cuda/moe/mlp_consumer.cuh"
+#include "ops/cuda/moe/mlp_row_consumer.cuh"
+#include "ops/cuda/moe/mlp_weight_consumer.cuh"
 #include "ops/cuda/moe/mlp_producer.cuh"
 #include "ops/cuda/moe/mlp_shared.cuh"
 
 namespace baton::cuda::moe {
 
-template <int kRows, int kStages, int kCluster>
+template <int kRows, int kStages, int kCluster, bool kRowsFirst>
 __global__ void __launch_bounds__(kMlpThreads, 1) expert_mlp(const __grid_constant__ MlpParams p) {
   extern __shared__ __align__(1024) uint8_t raw[];
   auto& shared = *reinterpret_cast<MlpShared<kRows, kStages>*>(raw);
@@ -21,11 +24,11 @@ __global__ void __launch_bounds__(kMlpThreads, 1) expert_mlp(const __grid_consta
     if ((shared_address(raw) & 1023U) != 0) __trap();
     for (int i = 0; i < kStages; ++i) {
       shared.full[i].init(1);
-      shared.empty[i].init(kConsumerWarps * kCluster);
+      shared.empty[i].init(kConsumerWarps * kArrivingLanes * kCluster);
     }
     for (int i = 0; i < kTileRing; ++i) {
       shared.tile_full[i].init(1);
-      shared.tile_empty[i].init(kConsumerWarps);
+      shared.tile_empty[i].init(kConsumerWarps * kArrivingLanes);
     }
     fence_barrier_init();
   }
@@ -37,15 +40,21 @@ __global__ void __launch_bounds__(kMlpThreads, 1) expert_mlp(const __grid_consta
   allow_successor();
 
   if (threadIdx.x < 128) {
-    give_registers<40>();
+    give_registers<56>();
     if (threadIdx.x < 32) {
-      Producer<kRows, kStages, kCluster> producer(p, shared, rank);
+      Producer<kRows, kStages, kCluster, kRowsFirst> producer(p, shared, rank);
       producer.run();
     }
   } else {
-    take_registers<232>();
-    Consumer<kRows, kStages, kCluster> consumer{p, shared, static_cast<int>(threadIdx.x / 128) - 1, RingCursor{}};
-    consumer.run();
+    take_registers<224>();
+    const int group = static_cast<int>(threadIdx.x / 128) - 1;
+    if constexpr (kRowsFirst) {
+      RowConsumer<kRows, kStages, kCluster> consumer(p, shared, group);
+      consumer.run();
+    } else {
+      WeightConsumer<kRows, kStages, kCluster> consumer(p, shared, group);
+      consumer.run();
+    }
   }
   if constexpr (kCluster > 1) {
     __syncwarp();
@@ -53,14 +62,14 @@ __global__ void __launch_bounds__(kMlpThreads, 1) expert_mlp(const __grid_consta
   }
 }
 
-template <int kRows, int kStages, int kCluster>
+template <int kRows, int kStages, int kCluster, bool kRowsFirst>
 cudaError_t start_mlp(const MlpParams& params, bool dependent, cudaStream_t stream) {
   constexpr size_t kShared = sizeof(MlpShared<kRows, kStages>);
   static_assert(kShared <= 232448, "shared memory of a block");
-  static const cudaError_t prepared = allow_shared(expert_mlp<kRows, kStages, kCluster>, kShared);
+  static const cudaError_t prepared = allow_shared(expert_mlp<kRows, kStages, kCluster, kRowsFirst>, kShared);
   if (prepared != cudaSuccess) return prepared;
   const unsigned grid = static_cast<unsigned>(multiprocessors() / kCluster * kCluster);
-  return launch(expert_mlp<kRows, kStages, kCluster>, grid, kMlpThreads, kShared, kCluster, dependent, stream, params);
+  return launch(expert_mlp<kRows, kStages, kCluster, kRowsFirst>, grid, kMlpThreads, kShared, kCluster, dependent, stream, params);
 }
 
 }  // namespace baton::cuda::moe

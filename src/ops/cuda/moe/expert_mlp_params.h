@@ -7,12 +7,14 @@
 
 namespace baton::cuda::moe {
 
-// A block of rows of one expert, or a pair of neighbouring blocks that share weight tiles (cluster of two).
+// A piece of work: rows of one expert times all column blocks, or half of them in the paired kernel (cluster of two), whose units are
+//   part 0, 1:  up to 256 rows, one block of 128 for each of the pair, which share every weight block; each part is half of the column blocks;
+//   part -1:    the last up to 128 rows, which both take, with alternating column blocks.
 struct Unit {
   int32_t expert;
-  int32_t slot;         // first slot, a multiple of 8
-  int32_t rows_first;   // rows of the first block, padded to 8
-  int32_t rows_second;  // of the second one; 0 without
+  int32_t slot;  // first slot, a multiple of 8
+  int32_t rows;  // padded to 8
+  int32_t part;
 };
 
 struct MlpParams {
@@ -30,7 +32,7 @@ struct MlpParams {
   uint8_t* y;
   const Unit* units;
   uint32_t* control;  // [0] number of units, [1] tiles handed out beyond the first of every block
-  uint32_t* ready;    // [units * cluster] finished gate-up tiles of a row block
+  uint32_t* ready;    // [units] parts of gate-up tiles stored
   int64_t slots;
   int32_t width_blocks;  // width / 128
   int32_t inner_blocks;  // inner / 128
@@ -41,7 +43,7 @@ struct MlpParams {
 // One per instantiation, in inst/.
 cudaError_t start_mlp_decode(const MlpParams& params, bool dependent, cudaStream_t stream);
 cudaError_t start_mlp_medium(const MlpParams& params, bool dependent, cudaStream_t stream);
-cudaError_t start_mlp_prefill_narrow(const MlpParams& params, bool dependent, cudaStream_t stream);
 cudaError_t start_mlp_prefill(const MlpParams& params, bool dependent, cudaStream_t stream);
+cudaError_t start_mlp_prefill_pair(const MlpParams& params, bool dependent, cudaStream_t stream);
 
 }  // namespace baton::cuda::moe

@@ -31,28 +31,31 @@ cudaError_t plan(const ExpertPath& path, cudaStream_t stream) {
   const WorkspaceLayout w = workspace_layout(problem, path.config);
   PlanParams p{};
   p.ids = path.ids;
-  p.entries = static_cast<int32_t>(problem.rows * problem.choices);
+  p.rows = static_cast<int32_t>(problem.rows);
+  p.choices = problem.choices;
   p.first_expert = path.first_expert;
   p.experts = problem.experts_local;
   p.tile_rows = path.config.tile_rows;
-  p.cluster = path.config.cluster;
-  const int blocks = path.config.plan_blocks;
-  const int warps = blocks * kPlanWarps;
-  p.per_warp = (p.entries + warps * 32 - 1) / (warps * 32) * 32;
+  p.even = path.config.even;
+  p.paired = path.config.paired;
   p.block_counts = at<int32_t>(path, w.block_counts);
   p.row_slot = at<int32_t>(path, w.row_slot);
   p.units = at<Unit>(path, w.units);
   p.control = at<uint32_t>(path, w.control);
   p.ready = at<uint32_t>(path, w.ready);
-  const size_t shared = static_cast<size_t>(kPlanWarps * (p.experts + 1)) * 4;
+  const auto shared_bytes = [](int experts) { return static_cast<size_t>(experts) * (2 * kPlanWarps + 1) * 4; };
   static const cudaError_t prepared =
-      std::max(allow_shared(plan_count, size_t{kPlanWarps} * 513 * 4), allow_shared(plan_place, size_t{kPlanWarps} * 513 * 4));
+      std::max({allow_shared(plan_count<true>, shared_bytes(512)), allow_shared(plan_place<true>, shared_bytes(512)),
+                allow_shared(plan_count<false>, shared_bytes(512)), allow_shared(plan_place<false>, shared_bytes(512))});
   if (prepared != cudaSuccess) return prepared;
+  const auto blocks = static_cast<unsigned>(path.config.plan_blocks);
+  const size_t shared = shared_bytes(p.experts);
+  const bool vector = p.choices % 4 == 0 && reinterpret_cast<uintptr_t>(p.ids) % 16 == 0;
   if (blocks > 1) {
-    const cudaError_t e = launch(plan_count, static_cast<unsigned>(blocks), kPlanThreads, shared, 1, path.dependent_launch, stream, p);
+    const cudaError_t e = launch(vector ? plan_count<true> : plan_count<false>, blocks, kPlanThreads, shared, 1, path.dependent_launch, stream, p);
     if (e != cudaSuccess) return e;
   }
-  return launch(plan_place, static_cast<unsigned>(blocks), kPlanThreads, shared, 1, path.dependent_launch, stream, p);
+  return launch(vector ? plan_place<true> : plan_place<false>, blocks, kPlanThreads, shared, 1, path.dependent_launch, stream, p);
 }
 
 cudaError_t quantise(const ExpertPath& path, cudaStream_t stream) {
@@ -99,7 +102,7 @@ cudaError_t mlp(const ExpertPath& path, cudaStream_t stream) {
     case Variant::kDecode: return start_mlp_decode(p, path.dependent_launch, stream);
     case Variant::kMedium: return start_mlp_medium(p, path.dependent_launch, stream);
     case Variant::kPrefill: return start_mlp_prefill(p, path.dependent_launch, stream);
-    case Variant::kPrefillNarrow: return start_mlp_prefill_narrow(p, path.dependent_launch, stream);
+    case Variant::kPrefillPair: return start_mlp_prefill_pair(p, path.dependent_launch, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -154,13 +157,16 @@ cudaError_t route(const Route& r, cudaStream_t stream) {
   p.scaling = r.scaling;
   const unsigned threads = static_cast<unsigned>(r.experts);  // one warp for each 32 experts
   const auto start = [&](auto kernel, int tiles) {
-    const size_t shared = static_cast<size_t>(16 * tiles) * (r.experts + 1) * 4;
+    const size_t shared = static_cast<size_t>(16 * tiles * (r.experts + 1) + 2 * tiles * r.experts) * 4;
     const cudaError_t e = allow_shared(kernel, shared);
     if (e != cudaSuccess) return e;
     const int64_t clusters = (r.rows + 16 * tiles - 1) / (16 * tiles);
-    return launch(kernel, static_cast<unsigned>(clusters * kRouteCluster), threads, shared, kRouteCluster, true, stream, p);
+    return launch(kernel, static_cast<unsigned>(clusters * kRouteCluster), threads, shared, kRouteCluster, r.dependent_launch, stream, p);
   };
-  return r.rows > 1024 ? start(route_rows<4>, 4) : start(route_rows<1>, 1);
+  // Few rows: small tiles, so that all SMs read. Many: larger ones, so that the router is read less often. The sums are the same.
+  if (r.experts > 288) return r.rows > 512 ? start(route_rows<2, 512>, 2) : start(route_rows<1, 512>, 1);
+  if (r.rows > 2048) return start(route_rows<4, 288>, 4);
+  return r.rows > 512 ? start(route_rows<2, 288>, 2) : start(route_rows<1, 288>, 1);
 }
 
 }  // namespace baton::cuda::moe

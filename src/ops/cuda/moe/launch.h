@@ -66,6 +66,7 @@ struct Route {
   float* scores = nullptr;         // [rows, experts] or null
   int32_t* ids = nullptr;          // [rows, choices]
   float* weights = nullptr;        // [rows, choices]
+  bool dependent_launch = true;
 };
 cudaError_t route(const Route& r, cudaStream_t stream);
 

@@ -12,22 +12,22 @@
 
 namespace baton::cuda::moe {
 
-template <int kRows, int kStages, int kCluster>
+template <int kRows, int kStages, int kCluster, bool kRowsFirst>
 class Producer {
  public:
   __device__ Producer(const MlpParams& params, MlpShared<kRows, kStages>& memory, uint32_t cta_rank)
       : p(params), shared(memory), rank(static_cast<int>(cta_rank)), lane(static_cast<int>(threadIdx.x % 32)) {
     if (lane <= kWeight1) {
-      policy = kCluster == 1 ? policy_evict_first() : policy_evict_normal();
+      policy = kRowsFirst ? policy_evict_normal() : policy_evict_first();  // with many rows, several tiles read the same weights
     } else {
-      policy = kCluster == 1 ? policy_evict_last() : policy_evict_normal();
+      policy = policy_evict_last();
     }
   }
 
   __device__ __forceinline__ void run() {
     const auto* units = reinterpret_cast<const int4*>(p.units);
-    const int gate_up_tiles = p.inner_blocks;  // of a unit
-    const int down_tiles = p.width_blocks / 2;
+    const int gate_up_tiles = p.inner_blocks / kCluster;  // of a unit
+    const int down_tiles = p.width_blocks / 2 / kCluster;
     const int unit_count = load_volatile(reinterpret_cast<const int4*>(p.control)).x;
     const int first_down = (p.phases & 1) != 0 ? unit_count * gate_up_tiles : 0;
     const int total = first_down + ((p.phases & 2) != 0 ? unit_count * down_tiles : 0);
@@ -41,15 +41,24 @@ class Producer {
       int next = t + walkers;  // both blocks of a cluster walk alike without talking
       if (kCluster == 1 && lane == 0) next = walkers + static_cast<int>(atomicAdd(p.control + 1, 1U));
       const bool gate_up = t < first_down;
-      const Unit unit{raw.x, raw.y, raw.z, raw.w};
-      const int block = gate_up ? t % gate_up_tiles : (t - first_down) % down_tiles;
-      const int rows = rank == 0 ? unit.rows_first : unit.rows_second;
-      const int slot = unit.slot + (rank == 0 ? 0 : unit.rows_first);
+      Unit unit{raw.x, raw.y, raw.z, raw.w};
+      int block = gate_up ? t % gate_up_tiles : (t - first_down) % down_tiles;
+      int flag = unit_of(t);
+      multicast = kCluster == 2 && unit.part >= 0;
+      if constexpr (kCluster == 2) {
+        if (multicast) {  // 128 rows each, the same columns
+          block += unit.part * (gate_up ? gate_up_tiles : down_tiles);
+          flag += rank - unit.part;
+          unit.slot += kRows * rank;
+          unit.rows = rank == 0 ? kRows : unit.rows - kRows;
+        } else {  // the same rows, neighbouring columns
+          block = 2 * block + rank;
+        }
+      }
       const int steps = gate_up ? p.width_blocks : p.inner_blocks;
-      const int flag = unit_of(t) * kCluster + rank;
-      announce_tile(unit, gate_up, block, rows, slot, steps, flag);
-      aim(unit, gate_up, block, rows, slot);
-      const uint32_t step_bytes = 2 * kBlockBytes + static_cast<uint32_t>(rows) * (kBlock + 4);
+      announce_tile(unit, gate_up, block, steps, flag);
+      aim(unit, gate_up, block);
+      const uint32_t step_bytes = 2 * kBlockBytes + static_cast<uint32_t>(unit.rows) * (kBlock + 4);
 
       int requested = 0;
       if (first) {
@@ -67,7 +76,7 @@ class Producer {
         if (weights) arm(at, step_bytes);
         if (step == 0 && !gate_up) {
           if (weights) copy(0, at, kWeight0, kWeight1);
-          if (rows > 0 && p.phases == 3) wait_ready(flag);
+          if (p.phases == 3) wait_ready(flag, unit.rows);
           copy(0, at, kRowBytes, kRowScales);
         } else {
           copy(step, at, weights ? kWeight0 : kRowBytes, kRowScales);
@@ -93,19 +102,19 @@ class Producer {
   enum Role { kWeight0 = 0, kWeight1 = 1, kRowBytes = 2, kRowScales = 3 };
 
   // Publishes the tile to the consumers and requests its weight scales.
-  __device__ __forceinline__ void announce_tile(const Unit& unit, bool gate_up, int block, int rows, int slot, int steps, int flag) {
+  __device__ __forceinline__ void announce_tile(const Unit& unit, bool gate_up, int block, int steps, int flag) {
     shared.tile_empty[ring.index].wait(ring.parity ^ 1);
     Tile& tile = shared.tiles[ring.index];
     Barrier& full = shared.tile_full[ring.index];
-    const uint32_t bytes = static_cast<uint32_t>(steps) * 4;
+    const uint32_t scale_bytes = static_cast<uint32_t>(steps) * 4;
     if (lane == 0) {
       tile.kind = gate_up ? kGateUp : kDown;
-      tile.rows = rows;
-      tile.slot = slot;
+      tile.rows = unit.rows;
+      tile.slot = unit.slot;
       tile.block = block;
       tile.steps = steps;
       tile.flag = flag;
-      full.expect(2 * bytes);
+      full.expect(2 * scale_bytes);
     }
     __syncwarp();
     if (lane < 2) {
@@ -116,16 +125,16 @@ class Producer {
       } else {
         scale = p.down_scale + (e * p.width_blocks + 2 * block + lane) * p.inner_blocks;
       }
-      bulk_load(tile.weight_scale[lane], scale, bytes, full);
+      bulk_load(tile.weight_scale[lane], scale, scale_bytes, full);
     }
     ring.advance(kTileRing);
   }
 
   // Sets this lane's source, stride and target for the tile.
-  __device__ __forceinline__ void aim(const Unit& unit, bool gate_up, int block, int rows, int slot) {
+  __device__ __forceinline__ void aim(const Unit& unit, bool gate_up, int block) {
     const int64_t e = unit.expert;
-    const int piece = kCluster == 1 ? lane : rank;  // each block of a pair fetches one of the two weight blocks for both
     if (lane <= kWeight1) {
+      const int piece = multicast ? rank : lane;  // of a shared pair of weight blocks each fetches one for both
       if (gate_up) {
         source = (piece == 0 ? p.gate + e * p.gate_stride : p.up + e * p.up_stride) + static_cast<int64_t>(block) * p.width_blocks * kBlockBytes;
       } else {
@@ -134,21 +143,19 @@ class Producer {
       stride = kBlockBytes;
       target = shared.weights[0][piece];
       target_stride = sizeof(shared.weights[0]);
-      bytes = kCluster == 1 || lane == 0 ? kBlockBytes : 0;
+      bytes = kBlockBytes;
     } else if (lane == kRowBytes) {
-      source = (gate_up ? p.x : p.h) + static_cast<int64_t>(slot) * kBlock;
+      source = (gate_up ? p.x : p.h) + static_cast<int64_t>(unit.slot) * kBlock;
       stride = p.slots * kBlock;
       target = shared.rows[0];
       target_stride = sizeof(shared.rows[0]);
-      bytes = static_cast<uint32_t>(rows) * kBlock;
+      bytes = static_cast<uint32_t>(unit.rows) * kBlock;
     } else if (lane == kRowScales) {
-      source = reinterpret_cast<const uint8_t*>((gate_up ? p.x_scale : p.h_scale) + slot);
+      source = reinterpret_cast<const uint8_t*>((gate_up ? p.x_scale : p.h_scale) + unit.slot);
       stride = p.slots * 4;
       target = reinterpret_cast<uint8_t*>(shared.row_scales[0]);
       target_stride = sizeof(shared.row_scales[0]);
-      bytes = static_cast<uint32_t>(rows) * 4;
-    } else {
-      bytes = 0;
+      bytes = static_cast<uint32_t>(unit.rows) * 4;
     }
   }
 
@@ -160,23 +167,22 @@ class Producer {
   }
 
   __device__ __forceinline__ void copy(int step, const RingCursor& stage, int first_role, int last_role) {
-    if (lane < first_role || lane > last_role || bytes == 0) return;
+    if (lane < first_role || lane > last_role) return;
     const uint8_t* from = source + step * stride;
     uint8_t* to = target + stage.index * target_stride;
     Barrier& full = shared.full[stage.index];
-    if constexpr (kCluster == 1) {
-      bulk_load(to, from, bytes, full, policy);
-    } else {
-      if (lane <= kWeight1) {
-        bulk_load_multicast(to, from, bytes, full, 3, policy);
-      } else {
-        bulk_load(to, from, bytes, full, policy);
+    if constexpr (kCluster == 2) {
+      if (multicast && lane <= kWeight1) {
+        if (lane == kWeight0) bulk_load_multicast(to, from, bytes, full, 3, policy);
+        return;
       }
     }
+    bulk_load(to, from, bytes, full, policy);
   }
 
-  __device__ __forceinline__ void wait_ready(int32_t flag) const {
-    while (load_acquire(p.ready + flag) < static_cast<uint32_t>(p.inner_blocks)) {
+  __device__ __forceinline__ void wait_ready(int32_t flag, int rows) const {
+    const uint32_t parts = kRowsFirst && rows > 64 ? 2 : 1;  // of a tile: warpgroups that store one
+    while (load_acquire(p.ready + flag) < static_cast<uint32_t>(p.inner_blocks) * parts) {
     }
     fence_async_global();  // the flag was read by ordinary means, the rows are read by the copy engine
   }
@@ -193,6 +199,7 @@ class Producer {
   uint8_t* target = nullptr;
   uint32_t target_stride = 0;
   uint32_t bytes = 0;
+  bool multicast = false;  // this tile's weights
 };
 
 }  // namespace baton::cuda::moe

@@ -22,9 +22,16 @@ inline constexpr int kMlpThreads = 384;  // producer warpgroup, two consumer war
 
 enum TileKind : int32_t { kStop = -1, kGateUp = 0, kDown = 1 };
 
+// Every consumer thread hands a stage back itself where the race checker should see it; one a warp is enough otherwise.
+#ifdef BATON_RACECHECK
+inline constexpr int kArrivingLanes = 32;
+#else
+inline constexpr int kArrivingLanes = 1;
+#endif
+
 struct Tile {
   int32_t kind;
-  int32_t rows;   // multiple of 8; 0: the weights pass by unused (the peer of the cluster needs them)
+  int32_t rows;   // multiple of 8
   int32_t slot;
   int32_t block;  // gate-up: column block of h; down: pair of 128-column blocks of y
   int32_t steps;

@@ -1,48 +1,29 @@
-// The consumers: two warpgroups, each 64 rows of both weight blocks times the tile's rows, weights on the M side of wgmma.
+// The consumers with weights on the M side: two warpgroups, each 64 rows of both weight blocks times the tile's rows, whose number is padded to 8
+// only. For few rows an expert.
 //
 // Every step of 128 k is summed by the tensor cores into a scratch accumulator and added in float with (row scale * weight scale).
 #pragma once
 
-#include "ops/cuda/device/bulk_copy.cuh"
-#include "ops/cuda/device/grid.cuh"
 #include "ops/cuda/device/wgmma.cuh"
 #include "ops/cuda/device/wgmma_e4m3.cuh"
-#include "ops/cuda/moe/expert_mlp_params.h"
-#include "ops/cuda/moe/mlp_epilogue.cuh"
-#include "ops/cuda/moe/mlp_shared.cuh"
+#include "ops/cuda/moe/mlp_consumer.cuh"
+#include "ops/cuda/moe/mlp_weight_epilogue.cuh"
 
 namespace baton::cuda::moe {
 
 template <int kRows, int kStages, int kCluster>
-struct Consumer {
-  const MlpParams& p;
-  MlpShared<kRows, kStages>& shared;
-  int group;  // warpgroup 0 or 1
-  RingCursor at;
-  int32_t unflagged = -1;  // row block whose last h tile was stored but not announced yet
+class WeightConsumer : ConsumerBase<kRows, kStages, kCluster> {
+  using Base = ConsumerBase<kRows, kStages, kCluster>;
+  using Base::announce, Base::at, Base::group, Base::keep, Base::p, Base::release_stage, Base::shared, Base::unflagged, Base::wait_stage;
 
-  __device__ __forceinline__ bool leader() const { return threadIdx.x % 128 == 0; }
-  __device__ __forceinline__ void release_stage() {
-    __syncwarp();
-    if constexpr (kCluster == 1) {
-      if (threadIdx.x % 32 == 0) shared.empty[at.index].arrive();
-    } else {
-      if (threadIdx.x % 32 < kCluster) shared.empty[at.index].arrive_remote(threadIdx.x % 32);
-    }
-    at.advance(kStages);
-  }
-  __device__ __forceinline__ void wait_stage() const { shared.full[at.index].wait(at.parity); }
+ public:
+  __device__ WeightConsumer(const MlpParams& params, MlpShared<kRows, kStages>& memory, int warpgroup) : Base(params, memory, warpgroup) {}
 
-  // Announces the h tile stored last, once its bytes have landed; called some steps later so that nobody waits for the store.
-  __device__ __forceinline__ void announce() {
-    if (unflagged >= 0 && group == 0 && leader()) {
-      bulk_wait<0>();
-      fence_async_global();
-      add_release(p.ready + unflagged, 1);
-    }
-    unflagged = -1;
+  __device__ __forceinline__ void run() {
+    Base::each_tile([&](const Tile& tile) { widths<8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 104, 112, 120, 128>(tile); });
   }
 
+ private:
   template <int kWidth>
   __device__ __forceinline__ void products(float (&part)[kWidth / 2], uint64_t a, uint64_t b) {
 #pragma unroll
@@ -109,29 +90,10 @@ struct Consumer {
     }
     announce();
     if (tile.kind == kGateUp) {
-      store_gate_up<kWidth>(p, tile, shared.staging[0], shared.staging[1], group, sum);
-      unflagged = tile.flag;
+      store_gate_up<kWidth>(p, tile, shared.staging[0], shared.staging[1], group, keep, sum);
+      if (group == 0) unflagged = tile.flag;
     } else {
-      store_down<kWidth>(p, tile, shared.staging[group], group, sum);
-    }
-  }
-
-  __device__ __forceinline__ void skip(const Tile& tile) {
-    announce();
-    for (int step = 0; step < tile.steps; ++step) {
-      wait_stage();
-      release_stage();
-    }
-  }
-
-  __device__ __forceinline__ void dispatch(const Tile& tile) {
-    const int rows = tile.rows;
-    // The rows of a down tile may wait for the very tile that this block stored last.
-    if (tile.kind == kDown) announce();
-    if (rows == 0) {
-      skip(tile);
-    } else {
-      widths<8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 104, 112, 120, 128>(tile);
+      store_down<kWidth>(p, tile, shared.staging[group], group, keep, sum);
     }
   }
 
@@ -148,20 +110,6 @@ struct Consumer {
     }
   }
 
-  __device__ __forceinline__ void run() {
-    RingCursor ring;
-    while (true) {
-      shared.tile_full[ring.index].wait(ring.parity);
-      const Tile& tile = shared.tiles[ring.index];
-      if (tile.kind == kStop) break;
-      dispatch(tile);
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) shared.tile_empty[ring.index].arrive();
-      ring.advance(kTileRing);
-    }
-    announce();
-    if (leader()) bulk_wait<0>();
-  }
 };
 
 }  // namespace baton::cuda::moe

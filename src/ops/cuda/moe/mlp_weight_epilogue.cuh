@@ -1,4 +1,4 @@
-// Epilogues of the expert MLP kernel. Accumulators are transposed: a thread holds, for the rows (slots) 8 j + 2 c and + 1, the outputs g and g + 8 of
+// Epilogues with weights on the M side. Accumulators are transposed: a thread holds, for the rows (slots) 8 j + 2 c and + 1, the outputs g and g + 8 of
 // its warp's 16; in memory the outputs of a slot are contiguous. stmatrix with .trans turns them.
 #pragma once
 
@@ -39,7 +39,7 @@ __device__ __forceinline__ void store_chunk(uint8_t* tile, int chunk, const Unit
 
 // h = SwiGLU of the two accumulators, quantised per slot over the 128 outputs of both warpgroups.
 template <int kWidth>
-__device__ __forceinline__ void store_gate_up(const MlpParams& p, const Tile& tile, uint8_t* staging, uint8_t* scratch, int group,
+__device__ __forceinline__ void store_gate_up(const MlpParams& p, const Tile& tile, uint8_t* staging, uint8_t* scratch, int group, uint64_t keep,
                                               float (&sum)[2][kWidth / 2]) {
   float* maxima = reinterpret_cast<float*>(scratch);             // [warp][slot]
   float* scales = maxima + kConsumerWarps * kWidth;              // [slot] scale
@@ -78,15 +78,16 @@ __device__ __forceinline__ void store_gate_up(const MlpParams& p, const Tile& ti
   fence_async_shared();
   named_barrier(kBothGroups, 256);
   if (leader && group == 0) {
-    bulk_store(p.h + (static_cast<int64_t>(tile.block) * p.slots + tile.slot) * kBlock, staging, static_cast<uint32_t>(tile.rows) * kBlock);
-    bulk_store(p.h_scale + static_cast<int64_t>(tile.block) * p.slots + tile.slot, scales, static_cast<uint32_t>(tile.rows) * 4);
+    bulk_store(p.h + (static_cast<int64_t>(tile.block) * p.slots + tile.slot) * kBlock, staging, static_cast<uint32_t>(tile.rows) * kBlock, keep);
+    bulk_store(p.h_scale + static_cast<int64_t>(tile.block) * p.slots + tile.slot, scales, static_cast<uint32_t>(tile.rows) * 4, keep);
     bulk_commit();
   }
 }
 
 // y in bf16, panels of 64 columns: each warpgroup stores its 64 of either block.
 template <int kWidth>
-__device__ __forceinline__ void store_down(const MlpParams& p, const Tile& tile, uint8_t* staging, int group, float (&sum)[2][kWidth / 2]) {
+__device__ __forceinline__ void store_down(const MlpParams& p, const Tile& tile, uint8_t* staging, int group, uint64_t keep,
+                                           float (&sum)[2][kWidth / 2]) {
   const int warp = threadIdx.x / 32 % 4;
   const bool leader = threadIdx.x % 128 == 0;
 #pragma unroll
@@ -100,7 +101,7 @@ __device__ __forceinline__ void store_down(const MlpParams& p, const Tile& tile,
     named_barrier(kOneGroup + group, 128);
     if (leader) {
       const int64_t panel = (static_cast<int64_t>(tile.block) * 2 + piece) * 2 + group;
-      bulk_store(p.y + (panel * p.slots + tile.slot) * kBlock, staging, static_cast<uint32_t>(tile.rows) * kBlock);
+      bulk_store(p.y + (panel * p.slots + tile.slot) * kBlock, staging, static_cast<uint32_t>(tile.rows) * kBlock, keep);
       bulk_commit();
     }
   }

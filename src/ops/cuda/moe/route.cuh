@@ -46,9 +46,9 @@ __device__ __forceinline__ uint64_t choice_key(float biased, int expert) {
   return (static_cast<uint64_t>(ordered) << 32) | (0xFFFFFFFFU - static_cast<uint32_t>(expert));
 }
 
-template <int kTiles>  // of 16 rows
-__global__ void __launch_bounds__(512, 1) route_rows(RouteParams p) {
-  extern __shared__ float partial[];  // [16 * kTiles][experts + 1]
+template <int kTiles, int kMaxThreads>  // tiles of 16 rows
+__global__ void __launch_bounds__(kMaxThreads, 1) route_rows(RouteParams p) {
+  extern __shared__ float partial[];  // [16 * kTiles][experts + 1]; then the scores of this block's rows [2 * kTiles][experts]
   const int pitch = p.experts + 1;
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(512, 1) route_rows(RouteParams p) {
       rows[t][h] = p.x + (row < p.rows ? row : p.rows - 1) * row_chunks + begin;
     }
   const uint4* experts = p.router + static_cast<int64_t>(warp * kRouteWarpExperts + g) * row_chunks + begin;
-#pragma unroll (kTiles == 1 ? 4 : 1)
+#pragma unroll (kTiles == 1 ? (kMaxThreads > 288 ? 4 : 8) : kTiles == 2 ? 4 : 2)
   for (int step = 0; step < steps; ++step) {
     uint4 b[4];
     uint4 a[kTiles][2];
@@ -100,29 +100,35 @@ __global__ void __launch_bounds__(512, 1) route_rows(RouteParams p) {
         partial[(16 * t + g + 8 * (i / 2)) * pitch + warp * kRouteWarpExperts + 8 * n + 2 * c + i % 2] = sum[t][n][i];
   cluster_sync();
 
-  // Rows 2 kTiles * rank ... of the cluster: one warp a row.
+  // Rows 2 kTiles * rank ... of the cluster: one thread an expert adds the parts in the order of the blocks,
   constexpr int kRows = 2 * kTiles;
-  constexpr int kMaxPerLane = 16;
-  const int per_lane = p.experts / 32;
+  float* scores = partial + 16 * kTiles * pitch;
+  const int mine = static_cast<int>(rank) * kRows;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    float part[kRouteCluster];
+#pragma unroll
+    for (int q = 0; q < kRouteCluster; ++q) part[q] = load_remote(partial + (mine + r) * pitch + threadIdx.x, q);
+    float logit = 0;
+#pragma unroll
+    for (int q = 0; q < kRouteCluster; ++q) logit += part[q];
+    const float score = 1.0F / (1.0F + expf(-logit));
+    scores[r * p.experts + threadIdx.x] = score;
+    if (p.scores != nullptr && first_row + mine + r < p.rows) p.scores[(first_row + mine + r) * p.experts + threadIdx.x] = score;
+  }
+  __syncthreads();
+  // then one warp a row chooses.
+  constexpr int kMaxPerLane = kMaxThreads / 32;
   for (int r = warp; r < kRows; r += static_cast<int>(blockDim.x) / 32) {
-    const int local = static_cast<int>(rank) * kRows + r;
-    const int64_t row = first_row + local;
+    const int64_t row = first_row + mine + r;
     if (row >= p.rows) continue;
     float score[kMaxPerLane];
     uint64_t key[kMaxPerLane];
 #pragma unroll
     for (int i = 0; i < kMaxPerLane; ++i) {
-      key[i] = 0;
-      score[i] = 0;
-      if (i < per_lane) {
-        const int e = lane + 32 * i;
-        float logit = 0;
-#pragma unroll
-        for (int q = 0; q < kRouteCluster; ++q) logit += load_remote(partial + local * pitch + e, q);
-        score[i] = 1.0F / (1.0F + expf(-logit));
-        key[i] = choice_key(score[i] + p.bias[e], e);
-        if (p.scores != nullptr) p.scores[row * p.experts + e] = score[i];
-      }
+      const int e = lane + 32 * i;
+      score[i] = e < p.experts ? scores[r * p.experts + e] : 0;
+      key[i] = e < p.experts ? choice_key(score[i] + __ldg(p.bias + e), e) : 0;
     }
     float chosen = 0;  // of the choice number `lane`
     int id = 0;
