@@ -1,7 +1,8 @@
-// Prints what the matrix products of the CPU reach: bytes of weights per second for one row, operations per second for many, and both beside
-// what this machine reads from memory in the same minute.
+// Prints what the matrix products of the CPU reach: bytes of weights per second for one row, operations per second for many, and both
+// beside what this machine reads from memory in the same minute.
 //   bench_gemm [threads] [isa]
 #include <fmt/format.h>
+#include <immintrin.h>
 
 #include <algorithm>
 #include <chrono>
@@ -33,19 +34,34 @@ double best_seconds(const Fn& fn) {
 
 double read_bandwidth(cpu::ThreadPool& pool, const std::byte* data, int64_t bytes) {
   constexpr int64_t kChunk = 64 * 1024;
-  std::vector<uint64_t> sums(static_cast<size_t>(pool.size() * 8));
+  constexpr int64_t kAhead = 4096;
+  std::vector<int64_t> sums(static_cast<size_t>(pool.size()) * 8);  // one cache line per thread
   const double s = best_seconds([&] {
     pool.parallel_for(bytes / kChunk, 1, [&](int64_t begin, int64_t end, int thread) {
-      uint64_t sum[4] = {};
-      const auto* p = reinterpret_cast<const uint64_t*>(data + begin * kChunk);
-      for (int64_t i = 0; i < (end - begin) * kChunk / 8; i += 4)
-        for (int j = 0; j < 4; ++j) sum[j] += p[i + j];
-      sums[static_cast<size_t>(thread * 8)] += sum[0] + sum[1] + sum[2] + sum[3];
+      __m256i a{};
+      __m256i b{};
+      for (const std::byte* p = data + begin * kChunk; p < data + end * kChunk; p += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(p + kAhead), _MM_HINT_T0);
+        a = _mm256_add_epi64(a, _mm256_load_si256(reinterpret_cast<const __m256i*>(p)));
+        b = _mm256_add_epi64(b, _mm256_load_si256(reinterpret_cast<const __m256i*>(p + 32)));
+      }
+      sums[static_cast<size_t>(thread) * 8] += _mm256_extract_epi64(_mm256_add_epi64(a, b), 0);
     });
   });
-  volatile uint64_t sink = sums[0];
+  volatile int64_t sink = sums[0];
   (void)sink;
   return static_cast<double>(bytes) / s;
+}
+
+// Row-major weights into the CPU's order, by one thread.
+void bench_pack(cpu::CpuBackend& backend, std::byte* memory) {
+  const int64_t n = 4096;
+  const int64_t k = 2048;
+  for (const DType type : {DType::kBF16, DType::kF8E4M3, DType::kF32}) {
+    const std::vector<std::byte> host(static_cast<size_t>(n * k * dtype_bytes(type)), std::byte{0x11});
+    const double s = best_seconds([&] { backend.store_weight(memory, {host.data(), type, n, k, k}); });
+    fmt::print("{:8} packed at {:.1f} GB/s\n", dtype_name(type), static_cast<double>(host.size()) / s / 1e9);
+  }
 }
 
 }  // namespace
@@ -61,6 +77,9 @@ int main(int argc, char** argv) {
   std::memset(memory.data(), 0x11, static_cast<size_t>(memory.bytes()));
   const double bandwidth = read_bandwidth(backend.executor().pool(), memory.data(), memory.bytes());
   fmt::print("{} threads, {}: reads {:.1f} GB/s of {} MB\n", threads, cpu::isa_name(isa), bandwidth / 1e9, memory.bytes() >> 20);
+
+  bench_pack(backend, memory.data());
+  std::memset(memory.data(), 0x11, static_cast<size_t>(memory.bytes()));
 
   std::vector<float> scale(64, 1.0F);
   Buffer workspace = backend.allocate(64 << 20).value();

@@ -121,12 +121,8 @@ void run_gated_mlp(ops::Context& ctx, const GatedMlpParams& p) {
   launch.sources.fill(e);
   const RowForm form = row_form(e.gemms(), p.x.dtype, p.gate.dtype, p.quant);
   BATON_CHECK(p.h.rows == p.x.rows && p.up.n == p.gate.n && p.up.k == p.gate.k);
-  launch.products.add({.rows = &launch.sources.of[static_cast<size_t>(form)],
-                       .count = p.x.rows,
-                       .w = p.gate,
-                       .up = p.up,
-                       .limit = p.limit,
-                       .y = p.h});
+  launch.products.add(
+      {.rows = &launch.sources.of[static_cast<size_t>(form)], .count = p.x.rows, .w = p.gate, .up = p.up, .limit = p.limit, .y = p.h});
   launch.products.run();
   ctx.workspace->release(mark);
 }

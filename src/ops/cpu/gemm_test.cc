@@ -16,13 +16,14 @@ struct Case {
   ActivationQuant quant;
 };
 const std::vector<Case> kCases = {
-    {DType::kF32, DType::kF32, ActivationQuant::kNone},       {DType::kF32, DType::kBF16, ActivationQuant::kNone},
-    {DType::kF32, DType::kF8E4M3, ActivationQuant::kNone},    {DType::kBF16, DType::kF32, ActivationQuant::kNone},
-    {DType::kBF16, DType::kBF16, ActivationQuant::kNone},     {DType::kBF16, DType::kF8E4M3, ActivationQuant::kNone},
+    {DType::kF32, DType::kF32, ActivationQuant::kNone},         {DType::kF32, DType::kBF16, ActivationQuant::kNone},
+    {DType::kF32, DType::kF8E4M3, ActivationQuant::kNone},      {DType::kBF16, DType::kF32, ActivationQuant::kNone},
+    {DType::kBF16, DType::kBF16, ActivationQuant::kNone},       {DType::kBF16, DType::kF8E4M3, ActivationQuant::kNone},
     {DType::kF32, DType::kF8E4M3, ActivationQuant::kE4m3Block}, {DType::kBF16, DType::kF8E4M3, ActivationQuant::kE4m3Block},
 };
 std::string describe(const Case& c, Isa isa) {
-  return fmt::format("{} x {}{} on {}", dtype_name(c.x), dtype_name(c.w), c.quant == ActivationQuant::kNone ? "" : " quantised", isa_name(isa));
+  return fmt::format("{} x {}{} on {}", dtype_name(c.x), dtype_name(c.w), c.quant == ActivationQuant::kNone ? "" : " quantised",
+                     isa_name(isa));
 }
 
 std::vector<float> run_one(OpRunner& runner, const TestMatrix& x, const TestWeight& w, ActivationQuant quant, DType y_type = DType::kF32) {
@@ -45,7 +46,8 @@ TEST(Gemm, MatchesDouble) {
           const TestMatrix x(c.x, m, k, random.normal(m * k));
           const std::vector<double> expected = product(x, w, c.quant);
           EXPECT_LT(relative_error(run_one(runner, x, w, c.quant), expected), 2e-6) << "m=" << m << " n=" << n << " k=" << k;
-          EXPECT_LT(relative_error(run_one(runner, x, w, c.quant, DType::kBF16), expected), 4.1e-3) << "m=" << m << " n=" << n << " k=" << k;
+          EXPECT_LT(relative_error(run_one(runner, x, w, c.quant, DType::kBF16), expected), 4.1e-3)
+              << "m=" << m << " n=" << n << " k=" << k;
         }
       }
     }
@@ -122,7 +124,8 @@ TEST(Gemm, ReadsAndWritesPartsOfWiderMatrices) {
         const TestWeight w(random, c.w, 48, k);
         TestMatrix wide(c.x, m, k + 19, random.normal(m * (k + 19)));
         TestMatrix tight(c.x, m, k, std::vector<float>(static_cast<size_t>(m * k)));
-        for (int64_t r = 0; r < m; ++r) std::memcpy(tight.view().row_bytes(r), wide.view().columns(13, k).row_bytes(r), static_cast<size_t>(k * dtype_bytes(c.x)));
+        for (int64_t r = 0; r < m; ++r)
+          std::memcpy(tight.view().row_bytes(r), wide.view().columns(13, k).row_bytes(r), static_cast<size_t>(k * dtype_bytes(c.x)));
         TestMatrix y(y_type, m, 48, std::vector<float>(static_cast<size_t>(m * 48)));
         const GemmOutput a{w.view(), y.view()};
         runner.run(runner.ops().gemm, ops::GemmParams{.x = tight.view(), .outputs = {&a, 1}, .quant = c.quant});
@@ -133,7 +136,8 @@ TEST(Gemm, ReadsAndWritesPartsOfWiderMatrices) {
         const std::vector<float> wide_values = wide_y.read();
         for (int64_t r = 0; r < m; ++r)
           for (int64_t i = 0; i < 60; ++i)
-            ASSERT_EQ(wide_values[static_cast<size_t>(r * 60 + i)], i < 7 || i >= 55 ? 3.0F : tight_values[static_cast<size_t>(r * 48 + i - 7)]);
+            ASSERT_EQ(wide_values[static_cast<size_t>(r * 60 + i)],
+                      i < 7 || i >= 55 ? 3.0F : tight_values[static_cast<size_t>(r * 48 + i - 7)]);
       }
     }
   }
@@ -185,7 +189,9 @@ TEST(GatedMlp, ClampsAndGates) {
         TestMatrix x(c.x, m, k, random.normal(m * k));
         TestMatrix h(c.x, m, n, std::vector<float>(static_cast<size_t>(m * n)));
         const double limit = 1.5;  // well inside the range of the values
-        runner.run(runner.ops().gated_mlp, ops::GatedMlpParams{.x = x.view(), .gate = gate.view(), .up = up.view(), .limit = 1.5F, .h = h.view(), .quant = c.quant});
+        runner.run(
+            runner.ops().gated_mlp,
+            ops::GatedMlpParams{.x = x.view(), .gate = gate.view(), .up = up.view(), .limit = 1.5F, .h = h.view(), .quant = c.quant});
         std::vector<double> expected = product(x, gate, c.quant);
         const std::vector<double> linear = product(x, up, c.quant);
         for (size_t i = 0; i < expected.size(); ++i) {

@@ -99,11 +99,10 @@ void run_combine(ops::Context& ctx, const MoeCombineParams& p) {
 }  // namespace
 
 void register_moe(ops::OpTable& table) {
-  table.moe_route = {run_moe_route,
-                     [](const MoeRouteParams& p) {
-                       return is_float_type(p.x.dtype) && is_float_type(p.router.dtype) && p.scores.dtype == DType::kF32;
-                     },
-                     moe_route_workspace};
+  table.moe_route = {
+      run_moe_route,
+      [](const MoeRouteParams& p) { return is_float_type(p.x.dtype) && is_float_type(p.router.dtype) && p.scores.dtype == DType::kF32; },
+      moe_route_workspace};
   table.moe_gate_up = {run_gate_up,
                        [](const MoeGateUpParams& p) {
                          return is_float_type(p.x.dtype) && is_float_type(p.h.dtype) && is_weight_type(p.gate[0].dtype) &&
@@ -114,20 +113,18 @@ void register_moe(ops::OpTable& table) {
                          const GateUp launch(plan, e, p);
                          return plan.peak();
                        }};
-  table.moe_down = {run_down,
-                    [](const MoeDownParams& p) {
-                      return is_float_type(p.h.dtype) && is_float_type(p.y.dtype) && is_weight_type(p.down[0].dtype);
-                    },
-                    [](const ops::Executor& e, const MoeDownParams& p) {
-                      Arena plan;
-                      const Down launch(plan, e, p);
-                      return plan.peak();
-                    }};
-  table.moe_combine = {run_combine,
-                       [](const MoeCombineParams& p) {
-                         return is_float_type(p.y.dtype) && is_float_type(p.out.dtype) && is_float_type(p.shared.dtype);
-                       },
-                       [](const ops::Executor&, const MoeCombineParams&) { return int64_t{0}; }};
+  table.moe_down = {
+      run_down,
+      [](const MoeDownParams& p) { return is_float_type(p.h.dtype) && is_float_type(p.y.dtype) && is_weight_type(p.down[0].dtype); },
+      [](const ops::Executor& e, const MoeDownParams& p) {
+        Arena plan;
+        const Down launch(plan, e, p);
+        return plan.peak();
+      }};
+  table.moe_combine = {
+      run_combine,
+      [](const MoeCombineParams& p) { return is_float_type(p.y.dtype) && is_float_type(p.out.dtype) && is_float_type(p.shared.dtype); },
+      [](const ops::Executor&, const MoeCombineParams&) { return int64_t{0}; }};
 }
 
 }  // namespace baton::cpu

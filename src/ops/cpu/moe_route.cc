@@ -16,7 +16,7 @@ using ops::MoeRouteParams;
 
 constexpr int64_t kRowGrain = 64;
 
-// The k largest of score + bias by descending value, ties to the lower id. A NaN ranks below everything, so that k experts are always found.
+// The k largest of score + bias by descending value, ties to the lower id. A NaN ranks below everything: k experts are always found.
 void choose(const MoeRouteParams& p, const float* score, int32_t* ids) {
   constexpr int32_t kMaxChoices = 64;
   const int32_t k = p.to.k;

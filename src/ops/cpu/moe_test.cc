@@ -22,7 +22,8 @@ struct Assignment {
   ExpertAssignment view() { return {ids.data(), weights.data(), offsets.data(), slot_row.data(), row_slot.data(), experts, k}; }
 };
 
-Assignment route(OpRunner& runner, TestMatrix& x, const TestWeight& router, const std::vector<float>& bias, int32_t k, bool renormalise = true) {
+Assignment route(OpRunner& runner, TestMatrix& x, const TestWeight& router, const std::vector<float>& bias, int32_t k,
+                 bool renormalise = true) {
   Assignment to(x.rows, static_cast<int32_t>(router.host.rows), k);
   std::vector<float> scores(static_cast<size_t>(x.rows * router.host.rows));
   runner.run(runner.ops().moe_route, ops::MoeRouteParams{.x = x.view(),
@@ -136,10 +137,11 @@ TEST(MoeExperts, AreDenseProductsOfTheirRows) {
     ActivationQuant quant;
   };
   for (const Isa isa : machine_isas()) {
-    for (const Types& t : {Types{DType::kF32, DType::kF32, ActivationQuant::kNone}, Types{DType::kBF16, DType::kBF16, ActivationQuant::kNone},
-                           Types{DType::kF32, DType::kBF16, ActivationQuant::kNone}, Types{DType::kBF16, DType::kF8E4M3, ActivationQuant::kNone},
-                           Types{DType::kBF16, DType::kF8E4M3, ActivationQuant::kE4m3Block},
-                           Types{DType::kF32, DType::kF8E4M3, ActivationQuant::kE4m3Block}}) {
+    for (const Types& t :
+         {Types{DType::kF32, DType::kF32, ActivationQuant::kNone}, Types{DType::kBF16, DType::kBF16, ActivationQuant::kNone},
+          Types{DType::kF32, DType::kBF16, ActivationQuant::kNone}, Types{DType::kBF16, DType::kF8E4M3, ActivationQuant::kNone},
+          Types{DType::kBF16, DType::kF8E4M3, ActivationQuant::kE4m3Block},
+          Types{DType::kF32, DType::kF8E4M3, ActivationQuant::kE4m3Block}}) {
       for (const int64_t d : {144, 160}) {
         SCOPED_TRACE(fmt::format("{} x {} on {}, width {}", dtype_name(t.x), dtype_name(t.w), isa_name(isa), d));
         const int64_t inner = 72;
@@ -163,13 +165,14 @@ TEST(MoeExperts, AreDenseProductsOfTheirRows) {
                                                                       .quant = t.quant,
                                                                       .h = h.view()});
             TestMatrix y(t.x, m * k, d, std::vector<float>(static_cast<size_t>(m * k * d)));
-            runner.run(runner.ops().moe_down,
-                       ops::MoeDownParams{.h = h.view(), .from = a.view(), .down = experts.down_views.data(), .quant = t.quant, .y = y.view()});
+            runner.run(
+                runner.ops().moe_down,
+                ops::MoeDownParams{.h = h.view(), .from = a.view(), .down = experts.down_views.data(), .quant = t.quant, .y = y.view()});
             TestMatrix row_h(t.x, 1, inner, std::vector<float>(static_cast<size_t>(inner)));
             TestMatrix row_y(t.x, 1, d, std::vector<float>(static_cast<size_t>(d)));
             const std::vector<float> all_h = h.read();
             const std::vector<float> all_y = y.read();
-            for (int64_t i = 0; i < m * k; i += m > 40 ? 7 : 1) {
+            for (int64_t i = 0; i<m * k; i += m> 40 ? 7 : 1) {
               const int32_t e = a.ids[static_cast<size_t>(i)];
               const int64_t slot = a.row_slot[static_cast<size_t>(i)];
               runner.run(runner.ops().gated_mlp, ops::GatedMlpParams{.x = x.view().row_range(i / k, 1),
@@ -201,20 +204,21 @@ TEST(MoeCombine, AddsWeightedSlots) {
           const int32_t k = 4;
           Assignment a(m, 8, k);
           std::iota(a.row_slot.begin(), a.row_slot.end(), 0);
-          for (size_t i = a.row_slot.size() - 1; i > 0; --i) std::swap(a.row_slot[i], a.row_slot[static_cast<size_t>(random.integer(0, static_cast<int64_t>(i)))]);
+          for (size_t i = a.row_slot.size() - 1; i > 0; --i)
+            std::swap(a.row_slot[i], a.row_slot[static_cast<size_t>(random.integer(0, static_cast<int64_t>(i)))]);
           a.weights = random.normal(m * k);
           TestMatrix y(type, m * k, d, random.normal(m * k * d));
           TestMatrix shared(type, m, d, random.normal(m * d));
           TestMatrix out(type, m, d, std::vector<float>(static_cast<size_t>(m * d)));
-          runner.run(runner.ops().moe_combine, ops::MoeCombineParams{.y = y.view(),
-                                                                     .from = a.view(),
-                                                                     .shared = with_shared ? shared.view() : MatrixView{},
-                                                                     .out = out.view()});
+          runner.run(runner.ops().moe_combine,
+                     ops::MoeCombineParams{
+                         .y = y.view(), .from = a.view(), .shared = with_shared ? shared.view() : MatrixView{}, .out = out.view()});
           std::vector<double> expected;
           for (int64_t r = 0; r < m; ++r) {
             for (int64_t c = 0; c < d; ++c) {
               double sum = with_shared ? shared.at(r, c) : 0;
-              for (int32_t j = 0; j < k; ++j) sum += double{a.weights[static_cast<size_t>(r * k + j)]} * y.at(a.row_slot[static_cast<size_t>(r * k + j)], c);
+              for (int32_t j = 0; j < k; ++j)
+                sum += double{a.weights[static_cast<size_t>(r * k + j)]} * y.at(a.row_slot[static_cast<size_t>(r * k + j)], c);
               expected.push_back(sum);
             }
           }

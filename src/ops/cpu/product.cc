@@ -17,14 +17,18 @@ constexpr int64_t kManyRowsItemBytes = 512 * 1024;
 constexpr int64_t kFewRows = 32;
 // Work, in bytes of weights read, below which another thread would not arrive in time.
 constexpr int64_t kSerialCost = 64 * 1024;
+// With fewer items per thread than this, threads wait for the last item.
+constexpr int64_t kItemsPerThread = 4;
+
+int64_t product_block_bytes(const Product& p) { return std::max<int64_t>(64, block_bytes(p.w.dtype, p.w.k) * (p.up.empty() ? 1 : 2)); }
 
 }  // namespace
 
 struct ProductList::Entry {
   Product product;
-  int64_t item_begin;    // of this product in the launch
-  int64_t chunks;        // items of one block of rows
-  int64_t chunk_strips;  // strips per item
+  int64_t item_begin = 0;    // of this product in the launch
+  int64_t chunks = 0;        // items of one block of rows
+  int64_t chunk_blocks = 0;  // blocks of columns per item: 1, 2 or whole strips, so that the blocks of a strip share their scales
 };
 
 // Rows that the thread holds ready, and its buffers.
@@ -48,24 +52,51 @@ ProductList::ProductList(Arena& arena, const ops::Executor& executor, const Limi
     block_rows_ = std::min(block_rows_, std::max(fitting, kMinBlockRows));
   }
   const int64_t y_bytes = block_rows_ * kStripColumns * int64_t{sizeof(float)};
-  thread_bytes_ = align_up(int64_t{sizeof(ThreadScratch)} + kStripScratch + (limits.gated ? 2 : 1) * y_bytes + block_rows_ * limits.copy_bytes,
-                           kBufferAlignment);
+  thread_bytes_ =
+      align_up(int64_t{sizeof(ThreadScratch)} + kStripScratch + (limits.gated ? 2 : 1) * y_bytes + block_rows_ * limits.copy_bytes,
+               kBufferAlignment);
   scratch_ = arena.array<std::byte>(thread_bytes_ * executor.pool().size());
 }
 
 void ProductList::add(const Product& p) {
   if (p.count == 0 || p.w.n == 0) return;
   BATON_CHECK(count_ < limits_.products && p.count <= limits_.rows);
-  BATON_CHECK_MSG(p.w.k == p.rows->k() && p.y.cols == p.w.n, "x has {} columns and y {}, the weight is [{}, {}]", p.rows->k(), p.y.cols, p.w.n,
-                  p.w.k);
-  const int64_t strips = (block_count(p.w.n) + kStripBlocks - 1) / kStripBlocks;
-  const int64_t strip_bytes = std::max<int64_t>(1, kStripBlocks * block_bytes(p.w.dtype, p.w.k)) * (p.up.empty() ? 1 : 2);
-  const int64_t wanted = (p.count <= kFewRows ? kFewRowsItemBytes : kManyRowsItemBytes) / strip_bytes;
-  const int64_t chunk_strips = std::clamp<int64_t>(wanted, 1, strips);
-  const int64_t chunks = (strips + chunk_strips - 1) / chunk_strips;
-  entries_[count_++] = {p, items_, chunks, chunk_strips};
-  items_ += chunks * ((p.count + block_rows_ - 1) / block_rows_);
-  cost_ += strips * strip_bytes * ((p.count + kFewRows - 1) / kFewRows);
+  BATON_CHECK_MSG(p.w.k == p.rows->k() && p.y.cols == p.w.n, "x has {} columns and y {}, the weight is [{}, {}]", p.rows->k(), p.y.cols,
+                  p.w.n, p.w.k);
+  entries_[count_++] = {.product = p};
+}
+
+// Cuts every product into items, those of few rows into at most `most_blocks` blocks of columns; returns the number of items.
+int64_t ProductList::divide(int64_t most_blocks) {
+  int64_t items = 0;
+  for (int64_t i = 0; i < count_; ++i) {
+    Entry& e = entries_[i];
+    const Product& p = e.product;
+    const bool few = p.count <= kFewRows;
+    const int64_t wanted = (few ? kFewRowsItemBytes : kManyRowsItemBytes) / product_block_bytes(p);
+    e.chunk_blocks = std::max(wanted, kStripBlocks) / kStripBlocks * kStripBlocks;
+    if (few) e.chunk_blocks = std::min(e.chunk_blocks, most_blocks);
+    e.chunks = (block_count(p.w.n) + e.chunk_blocks - 1) / e.chunk_blocks;
+    e.item_begin = items;
+    items += e.chunks * ((p.count + block_rows_ - 1) / block_rows_);
+  }
+  return items;
+}
+
+// Returns the number of items and how many a thread takes at once.
+int64_t ProductList::plan(int64_t& grain) {
+  int64_t cost = 0;
+  for (int64_t i = 0; i < count_; ++i) {
+    const Product& p = entries_[i].product;
+    cost += block_count(p.w.n) * product_block_bytes(p) * ((p.count + kFewRows - 1) / kFewRows);
+  }
+  const bool serial = cost < kSerialCost || executor_.pool().size() == 1;
+  constexpr int64_t kAnyBlocks = int64_t{1} << 40;
+  int64_t items = divide(kAnyBlocks);
+  for (int64_t blocks = kStripBlocks; !serial && blocks >= 1 && items < kItemsPerThread * executor_.pool().size(); blocks /= 2)
+    items = divide(blocks);
+  grain = serial ? items : 1;
+  return items;
 }
 
 void ProductList::run() {
@@ -84,10 +115,12 @@ void ProductList::run() {
     }
     thread->rows = memory;
   }
-  const int64_t grain = cost_ < kSerialCost ? items_ : 1;
-  executor.pool().parallel_for(items_, grain, [&](int64_t begin, int64_t end, int t) {
+  int64_t grain = 0;
+  const int64_t items = plan(grain);
+  executor.pool().parallel_for(items, grain, [&](int64_t begin, int64_t end, int t) {
     auto& scratch = *reinterpret_cast<ThreadScratch*>(scratch_ + t * thread_bytes_);
-    const Entry* entry = std::upper_bound(entries_, entries_ + count_, begin, [](int64_t i, const Entry& e) { return i < e.item_begin; }) - 1;
+    const Entry* entry =
+        std::upper_bound(entries_, entries_ + count_, begin, [](int64_t i, const Entry& e) { return i < e.item_begin; }) - 1;
     for (int64_t item = begin; item < end; ++item) {
       if (entry + 1 < entries_ + count_ && item >= entry[1].item_begin) ++entry;
       run_item(*entry, item - entry->item_begin, scratch);
@@ -111,24 +144,24 @@ void ProductList::run_item(const Entry& entry, int64_t item, ThreadScratch& scra
     scratch.count = rows;
   }
   const auto kernel = p.rows->form() != RowForm::kFloat && kernels.bf16_strip != nullptr ? kernels.bf16_strip : kernels.float_strip;
-  const int64_t strips = (block_count(p.w.n) + kStripBlocks - 1) / kStripBlocks;
-  const int64_t begin = item % entry.chunks * entry.chunk_strips;
-  const int64_t block = block_bytes(p.w.dtype, p.w.k);
+  const int64_t begin = item % entry.chunks * entry.chunk_blocks;
+  const int64_t end = std::min(begin + entry.chunk_blocks, block_count(p.w.n));
+  const int64_t bytes = block_bytes(p.w.dtype, p.w.k);
   const int64_t groups = (p.w.k + kGroupDepth - 1) / kGroupDepth;
   s.w_dtype = p.w.dtype;
-  for (int64_t i = begin; i < std::min(begin + entry.chunk_strips, strips); ++i) {
-    const int64_t column = i * kStripColumns;
-    const int64_t columns = std::min(kStripColumns, p.w.n - column);
-    s.blocks = block_count(columns);
+  for (int64_t block = begin; block < end; block += kStripBlocks) {
+    s.blocks = std::min(kStripBlocks, end - block);
+    const int64_t column = block * kBlockColumns;
+    const int64_t columns = std::min(s.blocks * kBlockColumns, p.w.n - column);
     const auto compute = [&](const ops::WeightView& w, float* y, int64_t y_stride) {
-      s.w = static_cast<const std::byte*>(w.data) + i * kStripBlocks * block;
+      s.w = static_cast<const std::byte*>(w.data) + block * bytes;
       s.w_scale = w.scale == nullptr ? nullptr : w.scale + column / ops::kScaleBlock * groups;
       s.y = y;
       s.y_stride = y_stride;
       kernel(s);
     };
     if (p.up.empty() && p.y.dtype == DType::kF32 && columns % kBlockColumns == 0) {
-      compute(p.w, p.y.template row<float>(r0) + column, p.y.stride);
+      compute(p.w, p.y.row<float>(r0) + column, p.y.stride);
       continue;
     }
     compute(p.w, scratch.y, kStripColumns);

@@ -26,9 +26,9 @@ struct Product {
 class ProductList {
  public:
   struct Limits {
-    int64_t products = 0;   // largest number of products
-    int64_t rows = 0;       // largest count of a product
-    int64_t copy_bytes = 0; // of the sources whose rows may need a copy: their largest copy_bytes()
+    int64_t products = 0;    // largest number of products
+    int64_t rows = 0;        // largest count of a product
+    int64_t copy_bytes = 0;  // of the sources whose rows may need a copy: their largest copy_bytes()
     bool gated = false;
   };
   ProductList(Arena& arena, const ops::Executor& executor, const Limits& limits);
@@ -40,14 +40,13 @@ class ProductList {
   struct Entry;
   struct ThreadScratch;
   void run_item(const Entry& entry, int64_t item, ThreadScratch& scratch) const;
-  int64_t rows_per_block(const Product& p) const;
+  int64_t divide(int64_t most_blocks);
+  int64_t plan(int64_t& grain);
 
   const ops::Executor& executor_;
   Limits limits_;
   Entry* entries_;
   int64_t count_ = 0;
-  int64_t items_ = 0;
-  int64_t cost_ = 0;
   std::byte* scratch_;
   int64_t block_rows_;    // rows that a thread takes at a time
   int64_t thread_bytes_;  // of scratch_

@@ -61,10 +61,10 @@ void RowSource::fill(const ops::Executor& executor) const {
   });
 }
 
-int64_t RowSource::copy_bytes() const {
-  const int64_t row = align_up(padded_depth(DType::kBF16, k_) * dtype_bytes(kernel_dtype_), 64);
-  return row + (form_ == RowForm::kE4m3 ? groups() * int64_t{sizeof(float)} : 0);
-}
+// An odd number of cache lines: rows a power of two apart would compete for the same sets of the first cache.
+int64_t RowSource::copied_row_bytes() const { return (padded_depth(DType::kBF16, k_) * dtype_bytes(kernel_dtype_) / 64 | 1) * 64; }
+
+int64_t RowSource::copy_bytes() const { return copied_row_bytes() + (form_ == RowForm::kE4m3 ? groups() * int64_t{sizeof(float)} : 0); }
 
 void RowSource::take(const RowKernels& kernels, int64_t part, const int32_t* index, int64_t first, int64_t count, std::byte* scratch,
                      Strip& strip) const {
@@ -78,7 +78,7 @@ void RowSource::take(const RowKernels& kernels, int64_t part, const int32_t* ind
     strip.x_scale = scale_ == nullptr ? nullptr : scale_ + (row * parts_ + part) * groups();
     return;
   }
-  const int64_t row_bytes = align_up(padded_depth(DType::kBF16, k_) * dtype_bytes(kernel_dtype_), 64);
+  const int64_t row_bytes = copied_row_bytes();
   auto* scales = reinterpret_cast<float*>(scratch + count * row_bytes);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = index == nullptr ? first + i : index[first + i];

@@ -22,8 +22,8 @@ inline constexpr int kRowForms = 3;
 // Which arithmetic a weight has with an input; part of the definition of the ops, see ops/gemm.h.
 RowForm row_form(const GemmKernels& kernels, DType x, DType w, ops::ActivationQuant quant);
 
-// Rows of `parts` * k columns; each product reads one part. Construction takes memory where the rows need another form than they have, fill()
-// writes it.
+// Rows of `parts` * k columns; each product reads one part. Construction takes memory where the rows need another form than they have,
+// fill() writes it.
 class RowSource {
  public:
   RowSource() = default;
@@ -34,13 +34,15 @@ class RowSource {
   RowForm form() const { return form_; }
   // Columns of part `part` of `count` rows: rows first ..., or, with `index`, rows index[first] ... . Sets x, x_stride, x_scale,
   // x_scale_stride, m and k of the strip. Copies (to `scratch`, copy_bytes() per row) only what does not lie ready.
-  void take(const RowKernels& kernels, int64_t part, const int32_t* index, int64_t first, int64_t count, std::byte* scratch, Strip& strip) const;
+  void take(const RowKernels& kernels, int64_t part, const int32_t* index, int64_t first, int64_t count, std::byte* scratch,
+            Strip& strip) const;
   // Whether rows that lie one after the other still need a copy.
   bool converts() const { return dtype_ != kernel_dtype_; }
   int64_t copy_bytes() const;
 
  private:
   const std::byte* at(int64_t row, int64_t part) const { return data_ + row * stride_ + part * part_stride_; }
+  int64_t copied_row_bytes() const;
   int64_t groups() const { return (k_ + kGroupDepth - 1) / kGroupDepth; }
 
   ConstMatrixView x_{};

@@ -27,7 +27,8 @@ struct TestMatrix {
   std::vector<float> read() const {  // what an op has written
     std::vector<float> out(static_cast<size_t>(rows * cols));
     for (size_t i = 0; i < out.size(); ++i)
-      out[i] = dtype == DType::kF32 ? reinterpret_cast<const float*>(bytes.data())[i] : to_float(reinterpret_cast<const bf16*>(bytes.data())[i]);
+      out[i] =
+          dtype == DType::kF32 ? reinterpret_cast<const float*>(bytes.data())[i] : to_float(reinterpret_cast<const bf16*>(bytes.data())[i]);
     return out;
   }
 };
@@ -38,7 +39,8 @@ struct TestWeight {
   Buffer packed;
 
   TestWeight(Random& random, DType type, int64_t n, int64_t k)
-      : host(type, n, k, random.normal(n * k, type == DType::kF8E4M3 ? 40.0F : 0.1F)), packed(allocate_host(packed_bytes(type, n, k)).value()) {
+      : host(type, n, k, random.normal(n * k, type == DType::kF8E4M3 ? 40.0F : 0.1F)),
+        packed(allocate_host(packed_bytes(type, n, k)).value()) {
     if (type == DType::kF8E4M3)
       for (int64_t i = 0; i < (n + 127) / 128 * groups(); ++i) scale.push_back(1e-5F * static_cast<float>(1 + random.integer(0, 900)));
     pack(host.view(), packed.data());

@@ -11,6 +11,8 @@ namespace baton::cpu::BATON_ISA_NAMESPACE {
 
 #if BATON_VECTOR_FLOATS == 16
 
+constexpr int64_t kExpandPrefetchBytes = 4096;
+
 // High and low byte of the bf16 of every magnitude.
 struct E4m3Tables {
   alignas(64) uint8_t high[128];
@@ -27,7 +29,7 @@ constexpr E4m3Tables make_e4m3_tables() {
 }
 inline constexpr E4m3Tables kE4m3Tables = make_e4m3_tables();
 
-// `lines` of 64 elements.
+// `lines` of 64 elements; what follows them is wanted next and is fetched meanwhile.
 inline __attribute__((always_inline)) void expand_e4m3(const uint8_t* src, uint16_t* dst, int64_t lines) {
   const __m512i high0 = _mm512_load_si512(kE4m3Tables.high);
   const __m512i high1 = _mm512_load_si512(kE4m3Tables.high + 64);
@@ -36,6 +38,7 @@ inline __attribute__((always_inline)) void expand_e4m3(const uint8_t* src, uint1
   const __m512i sign = _mm512_set1_epi8(-128);
   for (int64_t i = 0; i < lines; ++i) {
     const __m512i x = _mm512_loadu_si512(src + i * 64);
+    _mm_prefetch(reinterpret_cast<const char*>(src + i * 64 + kExpandPrefetchBytes), _MM_HINT_T0);
     const __m512i low = _mm512_permutex2var_epi8(low0, x, low1);  // the index is the low seven bits: the magnitude
     const __m512i high = _mm512_ternarylogic_epi64(_mm512_permutex2var_epi8(high0, x, high1), x, sign, 0xF8);  // a | (b & c)
     _mm512_storeu_si512(dst + i * 64, _mm512_unpacklo_epi8(low, high));
@@ -49,9 +52,9 @@ inline __attribute__((always_inline)) void expand_e4m3(const uint8_t* src, uint1
   // By the high nibble: sign and upper exponent bits of normal numbers. By the low three bits: subnormal numbers.
   const __m256i normal = _mm256_broadcastsi128_si256(_mm_setr_epi8(0x3C, 0x3D, 0x3E, 0x3F, 0x40, 0x41, 0x42, 0x43,  //
                                                                    -0x44, -0x43, -0x42, -0x41, -0x40, -0x3F, -0x3E, -0x3D));
-  const __m256i small_high = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0x3B, 0x3B, 0x3B, 0x3C, 0x3C, 0x3C, 0x3C, 0, 0, 0, 0, 0, 0, 0, 0));
-  const __m256i small_low =
-      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, -0x80, -0x40, 0, 0x20, 0x40, 0x60, 0, 0, 0, 0, 0, 0, 0, 0));
+  const __m256i small_high =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0x3B, 0x3B, 0x3B, 0x3C, 0x3C, 0x3C, 0x3C, 0, 0, 0, 0, 0, 0, 0, 0));
+  const __m256i small_low = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, -0x80, -0x40, 0, 0x20, 0x40, 0x60, 0, 0, 0, 0, 0, 0, 0, 0));
   const __m256i nibble = _mm256_set1_epi8(0x0F);
   const __m256i sign = _mm256_set1_epi8(-128);
   const __m256i magnitude = _mm256_set1_epi8(0x7F);

@@ -55,8 +55,17 @@ struct Operands {
   int64_t tiles;
 };
 
+// Far enough ahead of the tile loads to hide memory, near enough to stay in the first cache.
+constexpr int64_t kPrefetchBytes = 4096;
+
+template <bool kFromMemory>
+BATON_INLINE void prefetch_tile(const std::byte* w) {
+  if constexpr (!kFromMemory) return;
+  for (int64_t line = 0; line < kTileBytes; line += 64) _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes + line), _MM_HINT_T0);
+}
+
 // Up to 16 rows x kBlocks blocks.
-template <int kBlocks>
+template <int kBlocks, bool kFromMemory>
 BATON_INLINE void few_rows(const Operands& o, float* y, int64_t y_stride) {
   _tile_zero(0);
   if constexpr (kBlocks > 1) _tile_zero(1);
@@ -65,17 +74,21 @@ BATON_INLINE void few_rows(const Operands& o, float* y, int64_t y_stride) {
   for (int64_t i = 0; i < o.tiles; ++i) {
     const std::byte* w = o.w + i * kTileBytes;
     _tile_loadd(4, o.x + i * 64, o.x_stride);
+    prefetch_tile<kFromMemory>(w);
     _tile_loadd(6, w, 64);
     _tile_dpbf16ps(0, 4, 6);
     if constexpr (kBlocks > 1) {
+      prefetch_tile<kFromMemory>(w + o.w_stride);
       _tile_loadd(7, w + o.w_stride, 64);
       _tile_dpbf16ps(1, 4, 7);
     }
     if constexpr (kBlocks > 2) {
+      prefetch_tile<kFromMemory>(w + 2 * o.w_stride);
       _tile_loadd(6, w + 2 * o.w_stride, 64);
       _tile_dpbf16ps(2, 4, 6);
     }
     if constexpr (kBlocks > 3) {
+      prefetch_tile<kFromMemory>(w + 3 * o.w_stride);
       _tile_loadd(7, w + 3 * o.w_stride, 64);
       _tile_dpbf16ps(3, 4, 7);
     }
@@ -97,13 +110,13 @@ BATON_INLINE void many_rows(const Operands& o, float* y, int64_t y_stride) {
   }
   for (int64_t i = 0; i < o.tiles; ++i) {
     const std::byte* w = o.w + i * kTileBytes;
-    _tile_loadd(4, o.x + i * 64, o.x_stride);
     _tile_loadd(6, w, 64);
-    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(4, o.x + i * 64, o.x_stride);
     _tile_loadd(5, o.x + kTileRows * o.x_stride + i * 64, o.x_stride);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (kBlocks > 1) _tile_loadd(7, w + o.w_stride, 64);
     _tile_dpbf16ps(2, 5, 6);
     if constexpr (kBlocks > 1) {
-      _tile_loadd(7, w + o.w_stride, 64);
       _tile_dpbf16ps(1, 4, 7);
       _tile_dpbf16ps(3, 5, 7);
     }
@@ -116,15 +129,20 @@ BATON_INLINE void many_rows(const Operands& o, float* y, int64_t y_stride) {
   }
 }
 
-// All blocks of a strip for `rows` <= 32 rows.
+// All blocks of a strip for `rows` <= 32 rows. kFromMemory: the weights are likely not in a cache yet.
+template <bool kFromMemory>
 void tile_rows(Operands o, int64_t rows, int64_t blocks, float* y, int64_t y_stride) {
   publish(o.w);
   if (rows <= kTileRows) {
     configure(rows, rows);
-    if (blocks == 4) few_rows<4>(o, y, y_stride);
-    else if (blocks == 3) few_rows<3>(o, y, y_stride);
-    else if (blocks == 2) few_rows<2>(o, y, y_stride);
-    else few_rows<1>(o, y, y_stride);
+    if (blocks == 4)
+      few_rows<4, kFromMemory>(o, y, y_stride);
+    else if (blocks == 3)
+      few_rows<3, kFromMemory>(o, y, y_stride);
+    else if (blocks == 2)
+      few_rows<2, kFromMemory>(o, y, y_stride);
+    else
+      few_rows<1, kFromMemory>(o, y, y_stride);
     return;
   }
   configure(kTileRows, rows - kTileRows);
@@ -159,7 +177,7 @@ void grouped_strip(const Strip& s) {
     for (int64_t r = 0; r < s.m; r += 2 * kTileRows) {
       const int64_t rows = s.m - r < 2 * kTileRows ? s.m - r : 2 * kTileRows;
       const std::byte* x = static_cast<const std::byte*>(s.x) + r * s.x_stride + first * 64;
-      tile_rows({x, s.x_stride, expanded, count * kTileBytes, count}, rows, s.blocks, partial, kStripColumns);
+      tile_rows<false>({x, s.x_stride, expanded, count * kTileBytes, count}, rows, s.blocks, partial, kStripColumns);
       add_group(s, r, rows, g, partial);
     }
   }
@@ -172,7 +190,7 @@ void bf16_strip(const Strip& s) {
   for (int64_t r = 0; r < s.m; r += 2 * kTileRows) {
     const int64_t rows = s.m - r < 2 * kTileRows ? s.m - r : 2 * kTileRows;
     const std::byte* x = static_cast<const std::byte*>(s.x) + r * s.x_stride;
-    tile_rows({x, s.x_stride, w, block_bytes(s.w_dtype, s.k), tiles}, rows, s.blocks, s.y + r * s.y_stride, s.y_stride);
+    tile_rows<true>({x, s.x_stride, w, block_bytes(s.w_dtype, s.k), tiles}, rows, s.blocks, s.y + r * s.y_stride, s.y_stride);
   }
 }
 

@@ -17,8 +17,8 @@
 
 namespace baton::cpu {
 
-inline constexpr int64_t kGroupDepth = 128;        // k's per group, and per scale of FP8
-inline constexpr int64_t kStripBlocks = 4;         // blocks of 16 columns per strip: 64 columns, which share a row of scales
+inline constexpr int64_t kGroupDepth = 128;  // k's per group, and per scale of FP8
+inline constexpr int64_t kStripBlocks = 4;   // blocks of 16 columns per strip: 64 columns, which share a row of scales
 inline constexpr int64_t kStripColumns = 64;
 inline constexpr int64_t kStripScratch = 64 * 1024;
 
@@ -35,7 +35,7 @@ struct Strip {
   const float* w_scale = nullptr;  // kF8E4M3: one per group
   int64_t blocks = 0;              // 1 ... kStripBlocks
   float* y = nullptr;
-  int64_t y_stride = 0;    // floats
+  int64_t y_stride = 0;     // floats
   void* scratch = nullptr;  // kStripScratch bytes, aligned to 64
 };
 
@@ -51,8 +51,8 @@ struct GemmKernels {
   // gate[m, n] <- silu(min(gate, limit)) * clamp(up, +-limit); n is a multiple of 16
   void (*swiglu)(float* gate, const float* up, int64_t stride, int64_t m, int64_t n, float limit);
   // out[n] = base[n] (or 0) + sum_j weight[j] rows[j][n] in order of j, each step fused
-  void (*weighted_sum)(const void* base, DType base_dtype, const void* const* rows, DType dtype, const float* weight, int64_t count, int64_t n,
-                       void* out, DType out_dtype);
+  void (*weighted_sum)(const void* base, DType base_dtype, const void* const* rows, DType dtype, const float* weight, int64_t count,
+                       int64_t n, void* out, DType out_dtype);
 };
 
 const GemmKernels& gemm_kernels(Isa isa);

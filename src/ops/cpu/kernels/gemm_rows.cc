@@ -1,17 +1,39 @@
 #include "ops/cpu/kernels/gemm_rows.h"
 
+#include <immintrin.h>
+
 #include "ops/cpu/kernels/gemm_kernels.h"
 #include "ops/cpu/kernels/vector_math.h"
 
 namespace baton::cpu::BATON_ISA_NAMESPACE {
 namespace {
 
-inline uint16_t bf16_bits(float x) {
-  const auto u = std::bit_cast<uint32_t>(x);
-  const uint32_t rounded = (u + 0x7FFFU + ((u >> 16) & 1U)) >> 16;
-  const uint32_t nan = (u >> 16) | 0x40U;
-  return static_cast<uint16_t>((u & 0x7FFFFFFFU) > 0x7F800000U ? nan : rounded);
+#if BATON_VECTOR_FLOATS == 16
+
+// The instruction rounds to nearest even like to_bf16(), except that magnitudes below 2^-126 become zero.
+inline void narrow(const float* src, uint16_t* dst, int64_t n) {
+  int64_t i = 0;
+  for (; i + 32 <= n; i += 32)
+    _mm512_storeu_si512(dst + i, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(_mm512_loadu_ps(src + i + 16), _mm512_loadu_ps(src + i))));
+  for (; i < n; i += 16) {
+    const auto mask = static_cast<__mmask16>(n - i >= 16 ? 0xFFFFU : (1U << (n - i)) - 1U);
+    _mm256_mask_storeu_epi16(dst + i, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, src + i))));
+  }
 }
+
+#else
+
+inline void narrow(const float* src, uint16_t* dst, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const auto u = std::bit_cast<uint32_t>(src[i]);
+    const uint32_t rounded = (u + 0x7FFFU + ((u >> 16) & 1U)) >> 16;
+    const uint32_t nan = (u >> 16) | 0x40U;
+    dst[i] = static_cast<uint16_t>((u & 0x7FFFFFFFU) > 0x7F800000U ? nan : rounded);
+  }
+}
+
+#endif
 
 // to_float(to_e4m3(x)) without branches.
 inline float round_e4m3(float x) {
@@ -69,9 +91,7 @@ void store_rows(const float* src, int64_t src_stride, int64_t m, int64_t n, void
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) out[i] = src[i];
     } else {
-      auto* out = reinterpret_cast<uint16_t*>(to);
-#pragma omp simd
-      for (int64_t i = 0; i < n; ++i) out[i] = bf16_bits(src[i]);
+      narrow(src, reinterpret_cast<uint16_t*>(to), n);
     }
   }
 }

@@ -13,7 +13,7 @@ namespace baton::cpu::BATON_ISA_NAMESPACE {
 namespace {
 
 constexpr bool kWide = BATON_VECTOR_FLOATS == 16;
-// Register tile: kRowTile rows x kBlockTile blocks of sums; sums in flight for one row.
+// Register tile: kRowTile rows x kBlockTile blocks of sums, or twice the rows of half the blocks; sums in flight for one row.
 constexpr int kRowTile = 4;
 constexpr int kBlockTile = kWide ? 4 : 1;
 constexpr int kSums = kWide ? 8 : 4;
@@ -107,12 +107,15 @@ void tile(const Strip& s, const WeightGroups& w, int64_t r, int64_t b, int64_t g
 
 template <Mode kMode, int kRows, int kGroups>
 void row_tiles(const Strip& s, const WeightGroups& w, int64_t r, int64_t g, int64_t depth) {
-  int64_t b = 0;
-  for (; b + kBlockTile <= s.blocks; b += kBlockTile) tile<kMode, kRows, kBlockTile, kGroups>(s, w, r, b, g, depth);
-  if constexpr (kBlockTile > 1) {
-    if (s.blocks - b == 3) return tile<kMode, kRows, 3, kGroups>(s, w, r, b, g, depth);
-    if (s.blocks - b == 2) return tile<kMode, kRows, 2, kGroups>(s, w, r, b, g, depth);
-    if (s.blocks - b == 1) return tile<kMode, kRows, 1, kGroups>(s, w, r, b, g, depth);
+  if constexpr (kBlockTile == 1) {
+    for (int64_t b = 0; b < s.blocks; ++b) tile<kMode, kRows, 1, kGroups>(s, w, r, b, g, depth);
+  } else {
+    if constexpr (kRows * kGroups <= kSums / 2) {
+      if (s.blocks == 4) return tile<kMode, kRows, 4, kGroups>(s, w, r, 0, g, depth);
+      if (s.blocks == 3) return tile<kMode, kRows, 3, kGroups>(s, w, r, 0, g, depth);
+    }
+    if (s.blocks == 2) return tile<kMode, kRows, 2, kGroups>(s, w, r, 0, g, depth);
+    if (s.blocks == 1) return tile<kMode, kRows, 1, kGroups>(s, w, r, 0, g, depth);
   }
 }
 
@@ -120,6 +123,8 @@ void row_tiles(const Strip& s, const WeightGroups& w, int64_t r, int64_t g, int6
 template <Mode kMode, int kGroups>
 void all_rows(const Strip& s, const WeightGroups& w, int64_t g, int64_t depth) {
   int64_t r = 0;
+  if constexpr (kGroups == 1 && kWide)
+    for (; s.blocks <= kBlockTile / 2 && r + 2 * kRowTile <= s.m; r += 2 * kRowTile) row_tiles<kMode, 2 * kRowTile, 1>(s, w, r, g, depth);
   if constexpr (kGroups == 1)
     for (; r + kRowTile <= s.m; r += kRowTile) row_tiles<kMode, kRowTile, 1>(s, w, r, g, depth);
   for (; r < s.m; ++r) row_tiles<kMode, 1, kGroups>(s, w, r, g, depth);
@@ -151,9 +156,12 @@ void strip(const Strip& s) {
   int64_t g = 0;
   if (s.m < kRowTile) {
     // kSums sums together; for kF8E4M3 as many expanded groups fit into the scratch.
-    if (kBlockTile == 1 || s.blocks == 1) g = full_groups<kMode, kSums>(s, g);
-    else if (s.blocks == 2) g = full_groups<kMode, kSums / 2>(s, g);
-    else g = full_groups<kMode, kSums / 4>(s, g);
+    if (kBlockTile == 1 || s.blocks == 1)
+      g = full_groups<kMode, kSums>(s, g);
+    else if (s.blocks == 2)
+      g = full_groups<kMode, kSums / 2>(s, g);
+    else
+      g = full_groups<kMode, kSums / 4>(s, g);
   }
   g = full_groups<kMode, 1>(s, g);
   const int64_t depth = s.k - g * kGroupDepth;
