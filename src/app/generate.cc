@@ -143,7 +143,7 @@ model::ModelOptions model_options(const Arguments& a, const model::Checkpoint& c
   return o;
 }
 
-void decode(model::SequenceRunner& runner, const Arguments& a, const std::vector<int32_t>& prompt, Output& out) {
+Status decode(model::SequenceRunner& runner, const Arguments& a, const std::vector<int32_t>& prompt, Output& out) {
   const model::Config& config = runner.model().config();
   Progress progress("prefill", static_cast<int64_t>(prompt.size()));
   const Clock::time_point start = Clock::now();
@@ -156,13 +156,17 @@ void decode(model::SequenceRunner& runner, const Arguments& a, const std::vector
     progress.update(static_cast<int64_t>(first));
   }
   ops::SamplingRow sampling{a.temperature, a.top_p, a.seed, static_cast<int32_t>(prompt.size())};
-  const auto emit = [&] {
+  const auto emit = [&]() -> Status {
     const int32_t token = runner.sample(hidden, sampling);
+    if (token < 0)
+      return Error{Error::Kind::kInvalid, fmt::format("the logits of position {} are not numbers; {} is damaged or holds values beyond {}",
+                                                      sampling.position, a.model, dtype_name(runner.model().numerics().activation))};
     out.ids.push_back(token);
     out.stopped = !a.ignore_eos && std::find(config.eos_token_ids.begin(), config.eos_token_ids.end(), token) != config.eos_token_ids.end();
     ++sampling.position;
+    return {};
   };
-  emit();
+  BATON_TRY(emit());
   out.timings.prefill = seconds_since(start);
   progress.restart("decode", a.max_tokens);
   const Clock::time_point decode_start = Clock::now();
@@ -170,11 +174,12 @@ void decode(model::SequenceRunner& runner, const Arguments& a, const std::vector
     const int32_t token = out.ids.back();
     const model::SequenceRunner::Rows rows{0, {&token, 1}, false};
     hidden = runner.forward({&rows, 1});
-    emit();
+    BATON_TRY(emit());
     ++out.timings.decode_steps;
     progress.update(static_cast<int64_t>(out.ids.size()));
   }
   out.timings.decode = seconds_since(decode_start);
+  return {};
 }
 
 Status generate(const Arguments& a) {
@@ -197,12 +202,22 @@ Status generate(const Arguments& a) {
   out.weight_bytes = model->weight_bytes();
   out.workspace_bytes = model->workspace_bytes();
   out.cache_bytes = runner.cache_bytes();
-  decode(runner, a, prompt, out);
+  BATON_TRY(decode(runner, a, prompt, out));
   if (a.format == "json")
     print_json(out, static_cast<int64_t>(prompt.size()));
   else
     print_text(out, static_cast<int64_t>(prompt.size()));
   return {};
+}
+
+// CLI::Range lets NaN pass.
+CLI::Validator between(double low, double high, const std::string& description) {
+  return {[=](std::string& text) {
+            double x = 0;
+            const bool number = CLI::detail::lexical_cast(text, x);
+            return number && x >= low && x <= high ? std::string() : fmt::format("{} is not {}", text, description);
+          },
+          description};
 }
 
 }  // namespace
@@ -217,8 +232,8 @@ void add_generate(CLI::App& app, int& exit_code) {
   c->add_option("--context", a->context, "Refuse prompts that need more tokens than this (default: the model's max_position_embeddings)")
       ->check(CLI::PositiveNumber);
   c->add_option("--chunk", a->chunk, "Prompt tokens per launch; results do not depend on it")->capture_default_str()->check(CLI::Range(1, 1 << 20));
-  c->add_option("--temperature", a->temperature, "0: the most likely token")->capture_default_str()->check(CLI::Range(0.0, 100.0));
-  c->add_option("--top-p", a->top_p, "Smallest set of likely tokens with this probability")->capture_default_str()->check(CLI::Range(0.0, 1.0));
+  c->add_option("--temperature", a->temperature, "0: the most likely token")->capture_default_str()->check(between(0, 100, "a number from 0 to 100"));
+  c->add_option("--top-p", a->top_p, "Smallest set of likely tokens with this probability")->capture_default_str()->check(between(1e-6, 1, "a number above 0 and at most 1"));
   c->add_option("--seed", a->seed, "Seed of sampled tokens")->capture_default_str();
   c->add_flag("--ignore-eos", a->ignore_eos, "Go on after an end token");
   c->add_option("--format", a->format, "Output")->capture_default_str()->check(CLI::IsMember({"text", "json"}));

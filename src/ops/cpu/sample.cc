@@ -40,6 +40,7 @@ float top_p_threshold(const float* logits, int64_t n, float temperature, float t
 }
 
 int32_t draw(const float* logits, int64_t n, const SamplingRow& row, float* sorted) {
+  if (std::any_of(logits, logits + n, [](float x) { return std::isnan(x); })) return -1;
   if (row.temperature <= 0) return largest(logits, n);
   const float least = row.top_p < 1 ? top_p_threshold(logits, n, row.temperature, row.top_p, sorted) : -INFINITY;
   int64_t best = -1;

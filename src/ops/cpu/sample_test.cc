@@ -17,6 +17,13 @@ TEST(Sample, ZeroTemperatureTakesTheLargestAndTiesTheLowerId) {
   EXPECT_EQ(sample(runner, logits, {{}, {}}), (std::vector<int32_t>{1, 0}));
 }
 
+TEST(Sample, RefusesRowsThatAreNotNumbers) {
+  OpRunner runner(detect_isa());
+  std::vector<float> logits = {1, NAN, 3, 4, 1, 2, 3, 4};
+  EXPECT_EQ(sample(runner, logits, {{}, {}}), (std::vector<int32_t>{-1, 3}));
+  EXPECT_EQ(sample(runner, logits, {{1.0F}, {1.0F}})[0], -1);
+}
+
 TEST(Sample, DependsOnSeedAndPositionButNotOnTheBatch) {
   OpRunner runner(detect_isa());
   Random random(1);
