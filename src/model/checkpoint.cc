@@ -48,7 +48,7 @@ class Validator {
       if (!expected(name)) {
         problems_.add("unexpected tensors", fmt::format("{} ({} {})", t.name, t.dtype, shape_text(t.shape)));
       } else if (!t.type) {
-        problems_.add("tensors of a wrong type", fmt::format("{} is {}", t.name, t.dtype));
+        problems_.add("tensors of a wrong type", fmt::format("{} is {}, {} is expected", t.name, t.dtype, accepted_types(name)));
         mistyped_.insert(std::move(name));
       } else {
         TensorEntry entry{std::move(name), *t.type, t.shape, shard.file.bytes().data() + t.begin, t.end - t.begin, number};
@@ -86,6 +86,13 @@ class Validator {
     return it != by_name_.end() && it->second->storage == StorageClass::kQuantisable;
   }
 
+  // `name` is expected().
+  std::string_view accepted_types(std::string_view name) const {
+    const auto it = by_name_.find(name);
+    if (it == by_name_.end()) return "F32";  // a scale
+    return it->second->storage == StorageClass::kQuantisable ? "BF16, F32 or F8_E4M3" : "BF16 or F32";
+  }
+
   void check_tensor(const TensorSpec& spec, const TensorEntry& t) {
     if (t.shape != spec.shape)
       problems_.add("tensors of a wrong shape",
@@ -95,8 +102,8 @@ class Validator {
     if (t.dtype == DType::kF8E4M3 && spec.storage == StorageClass::kQuantisable) {
       if (!has_scale) problems_.add("FP8 matrices without scale", fmt::format("{}: {}{} is missing", t.name, t.name, kScaleSuffix));
     } else if (t.dtype != DType::kBF16 && t.dtype != DType::kF32) {
-      problems_.add("tensors of a wrong type", fmt::format("{} is {}, BF16 or F32{} is expected", t.name, safetensors_dtype(t.dtype),
-                                                           spec.storage == StorageClass::kQuantisable ? " or F8_E4M3" : ""));
+      problems_.add("tensors of a wrong type",
+                    fmt::format("{} is {}, {} is expected", t.name, safetensors_dtype(t.dtype), accepted_types(t.name)));
     } else if (has_scale) {
       problems_.add("scales without FP8 matrix", fmt::format("{}{}: {} is {}", t.name, kScaleSuffix, t.name, safetensors_dtype(t.dtype)));
     }

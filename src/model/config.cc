@@ -264,6 +264,8 @@ Result<Config> parse_config(const std::string& json, const std::string& where) {
 Result<Config> load_config(const std::filesystem::path& dir) {
   std::error_code ignored;
   if (!std::filesystem::exists(dir, ignored)) return Error{Error::Kind::kNotFound, fmt::format("there is no folder {}", dir.string())};
+  if (std::filesystem::is_regular_file(dir, ignored))
+    return Error{Error::Kind::kInvalid, fmt::format("{} is a file: name the folder that holds config.json", dir.string())};
   const std::filesystem::path file = dir / "config.json";
   BATON_ASSIGN(const std::string json, read_file(file, kMaxFileBytes));
   BATON_ASSIGN(Config config, parse_config(json, file.string()));

@@ -236,6 +236,7 @@ TEST(Config, NamesTheFolderThatIsMissing) {
   const auto absent = load_config("/nowhere/model");
   EXPECT_EQ(absent.error().kind, Error::Kind::kNotFound);
   EXPECT_MENTIONS(absent.error().message, "/nowhere/model");
+  EXPECT_MENTIONS(load_config(BATON_TEST_DATA "/golden/tiny/config.json").error().message, "is a file");
   const TestFolder folder;
   EXPECT_MENTIONS(load_config(folder.path()).error().message, "config.json");
   std::filesystem::create_directory(folder.path() / "config.json");

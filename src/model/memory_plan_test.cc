@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "model/cache_layout.h"
+#include "tensor/buffer.h"
 
 namespace baton::model {
 namespace {
@@ -90,6 +92,17 @@ TEST(MemoryPlan, SizesTheReleasedCaches) {
   EXPECT_EQ(c.window_bf16, 5'013'504);
   EXPECT_EQ(c.tail_bf16, 22'528);
   EXPECT_EQ(c.tail_bf16_mtp, 2'048);
+}
+
+// What the caches really take, apart from alignment.
+TEST(MemoryPlan, AgreesWithTheCacheLayout) {
+  const CacheSizes c = cache_sizes(released());
+  const CacheLayout layout = plan_cache(
+      released(), {.activation = DType::kBF16, .state = DType::kBF16, .latent = DType::kF8E4M3, .index = DType::kF8E4M3, .verify_rows = 0});
+  const int64_t pools = 64 / released().index_kpool;
+  EXPECT_EQ(layout.page_bytes, align_up(64 * (c.latent_fp8 + c.latent_fp8_mtp) + pools * (c.index_fp8 + c.index_fp8_mtp), 256));
+  const int64_t hidden_and_count = released().hidden_size * 2 + 4;
+  EXPECT_EQ(layout.slot_bytes, align_up(c.state_bf16 + c.window_bf16 + c.tail_bf16 + c.tail_bf16_mtp + hidden_and_count, 256));
 }
 
 TEST(MemoryPlan, EveryTensorOfACheckpointBelongsToItsPart) {

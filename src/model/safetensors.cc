@@ -202,13 +202,9 @@ struct HeaderHandler {
 };
 
 // What one tensor claims of itself, offsets still counted from the data part.
-void check_tensor(SafetensorsTensor& t, int64_t data_bytes, Problems& problems) {
+void check_tensor(SafetensorsTensor& t, Problems& problems) {
   const DTypeName* dtype = find_dtype(t.dtype);
-  if (t.begin > t.end || t.end > data_bytes) {
-    problems.add("tensors outside the file",
-                 fmt::format("{}: bytes {} to {} of a data part of {} bytes (is the file truncated?)", t.name, t.begin, t.end, data_bytes));
-    return;
-  }
+  if (t.begin > t.end) return problems.add("reversed ranges", fmt::format("{}: bytes {} to {}", t.name, t.begin, t.end));
   if (dtype != nullptr) t.type = dtype->type;
   // An unknown type has no size to compare with, and is an error only where the tensor is needed; its shape must still be possible.
   const std::optional<int64_t> bytes = tensor_bytes(t.shape, dtype != nullptr ? dtype->bits : 8);
@@ -265,9 +261,14 @@ Result<std::vector<SafetensorsTensor>> parse_safetensors(std::span<const std::by
   if (parsed != length) return invalid(fmt::format("the JSON of the header ends at byte {} of {}", parsed, length));
 
   const auto data_bytes = static_cast<int64_t>(room - length);
+  int64_t described = 0;
+  for (const SafetensorsTensor& t : header.tensors) described = std::max(described, t.end);
+  if (described > data_bytes)
+    return invalid(fmt::format("the header describes {} bytes of tensors, {} follow: the file is truncated or damaged, fetch it again",
+                               described, data_bytes));
   Problems problems;
-  for (SafetensorsTensor& t : header.tensors) check_tensor(t, data_bytes, problems);
-  // Ranges that leave the file already tell what is wrong; what else follows from them would only repeat it.
+  for (SafetensorsTensor& t : header.tensors) check_tensor(t, problems);
+  // What is wrong with single tensors shows as gaps and overlaps, too, which would only repeat it.
   if (problems.empty()) {
     std::sort(header.tensors.begin(), header.tensors.end(), [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
       return a.begin != b.begin ? a.begin < b.begin : a.end != b.end ? a.end < b.end : a.name < b.name;
