@@ -28,6 +28,7 @@ help:
 	@echo 'make build   the release build only, in build/release'
 	@echo 'make lint    layers, sizes, names, words, formatting; make format applies the formatting'
 	@echo 'make asan    build and test with the address and undefined-behaviour sanitizers; make tsan with the thread sanitizer'
+	@echo '             (TARGETS=... builds only these, TESTS=regex runs only these)'
 	@echo 'make cuda    build with the CUDA backend (needs nvcc)'
 	@echo 'make fuzz    every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make soak    every test SOAK_REPEATS=$(SOAK_REPEATS) times, then ten minutes a fuzzer; for a free evening'
@@ -72,8 +73,8 @@ tidy: build
 asan tsan: | build_folder
 	@scripts/setup build test
 	@$(call configure,$@)
-	@cmake --build build/$@
-	@scripts/without-aslr ctest --preset $@ $(CTEST_OPTIONS)
+	@cmake --build build/$@ $(if $(TARGETS),--target $(TARGETS))
+	@scripts/without-aslr ctest --preset $@ $(if $(TESTS),--tests-regex '$(TESTS)')
 
 cuda: | build_folder
 	@scripts/setup build test
