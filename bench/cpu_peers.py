@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Baton beside llama.cpp and transformers on the CPU: one checkpoint, one machine, one run.
 
-    bench/cpu_peers.py --baton build/release/src/app/baton [--threads 2] [--json FILE]
+    bench/cpu_peers.py --baton build/release/bin/baton [--threads 2] [--json FILE]
         [--llama-bench PATH --llama-source DIR]      llama.cpp, built beforehand; DIR holds its convert_hf_to_gguf.py
         [--no-transformers]                          needs torch and transformers >= 5.17 in this interpreter
 
-The checkpoint comes from `baton synth --config bench/configs/cpu-43m.json` (random BF16 weights). Peers alternate with Baton, so that a change
-of the machine's speed meets all of them; the figures are medians. Floors are stated beside them: decode cannot be faster than the weights that
-one token touches over the measured read bandwidth, prefill not faster than its FLOPs over the measured BF16 matrix rate.
+The checkpoint comes from `baton synth --config bench/configs/cpu-43m.json` (random BF16 weights). Peers alternate with Baton, so that a
+change of the machine's speed meets all of them; the figures are medians. The floor is stated beside them: the weights that one token touches
+bound decode by bandwidth, its FLOPs bound prefill by matrix rate (`bench_gemm` measures both rates).
 """
 import argparse
 import json
@@ -49,7 +49,8 @@ def baton(program, model, threads, prompt_tokens, new_tokens, extra=()):
 # ------------------------------------------------------------------------------------------------------------------------ llama.cpp
 def write_tokenizer(folder):
     """A byte-level BPE of the model's vocabulary size: llama.cpp wants one in its file, nothing here tokenises."""
-    special = ["<|endoftext|>", "[MASK]", "[gMASK]", "[sMASK]", "<sop>", "<eop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]
+    special = ["<|endoftext|>", "[MASK]", "[gMASK]", "[sMASK]", "<sop>", "<eop>"]
+    special += ["<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]
     size = text_config()["vocab_size"]
     shown = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
     hidden = [b for b in range(256) if b not in shown]
@@ -61,11 +62,14 @@ def write_tokenizer(folder):
                 break
             vocab[a + b] = len(vocab)
             merges.append([a, b])
-    added = [dict(id=len(vocab) + i, content=t, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True) for i, t in enumerate(special)]
+    flags = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+    added = [dict(id=len(vocab) + i, content=t, **flags) for i, t in enumerate(special)]
     tokenizer = dict(version="1.0", truncation=None, padding=None, added_tokens=added, normalizer=None,
-                     pre_tokenizer=dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True), post_processor=None,
+                     pre_tokenizer=dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True),
+                     post_processor=None,
                      decoder=dict(type="ByteLevel", add_prefix_space=True, trim_offsets=True, use_regex=True),
-                     model=dict(type="BPE", dropout=None, unk_token=None, continuing_subword_prefix="", end_of_word_suffix="", fuse_unk=False,
+                     model=dict(type="BPE", dropout=None, unk_token=None, continuing_subword_prefix="", end_of_word_suffix="",
+                                fuse_unk=False,
                                 byte_fallback=False, ignore_merges=False, vocab=vocab, merges=merges))
     with open(os.path.join(folder, "tokenizer.json"), "w") as f:
         json.dump(tokenizer, f)
@@ -133,13 +137,6 @@ def touched_parameters(t):
     return total
 
 
-def ceilings(program):
-    """Read bandwidth and BF16 matrix rate of this machine, from the program's own micro-benchmark if it is there."""
-    if program is None or not os.path.exists(program):
-        return None
-    return json.loads(run([program, "--json"]))
-
-
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--baton", required=True)
@@ -188,7 +185,8 @@ def main():
             print(f"  Baton / llama.cpp, {phase}: {result[f'baton {phase}'] / result[f'llama.cpp {phase}']:.2f}x")
     if "transformers decode" in result:
         print(f"  Baton / transformers, decode: {result['baton decode'] / result['transformers decode']:.1f}x")
-    print(f"  one token touches {parameters / 1e6:.1f} M parameters: {2 * parameters / 1e6:.1f} MB of BF16 weights, {2 * parameters / 1e6:.1f} MFLOP")
+    mega = 2 * parameters / 1e6
+    print(f"  one token touches {parameters / 1e6:.1f} M parameters: {mega:.1f} MB of BF16 weights, {mega:.1f} MFLOP")
     if a.json:
         with open(a.json, "w") as f:
             json.dump(dict(result=result, spread=spread, touched_parameters=parameters, arguments=vars(a)), f, indent=1)

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Builds the GPU programs without CMake: for machines that have a CUDA toolkit and little else.
-# usage: bench/gpu/build.sh [output folder, default /tmp/baton-gpu]; statically linked against the CUDA runtime and libstdc++.
+# usage: bench/gpu/build.sh [output folder, default /tmp/baton-gpu]; statically linked against the CUDA runtime and libstdc++. Further
+# arguments go to nvcc: -DBATON_RACECHECK for compute-sanitizer --tool racecheck.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 out=${1:-/tmp/baton-gpu}
 mkdir -p "$out"
-flags=(-std=c++20 -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -I"$root/src" -Xcompiler -Wall,-Wextra -cudart static -Xcompiler -static-libstdc++)
+flags=(-std=c++20 -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -I"$root/src" -I"$root" -Xcompiler -Wall,-Wextra -cudart static -Xcompiler -static-libstdc++ "${@:2}")
 cd "$root"
 objects=()
 for source in src/ops/cuda/moe/config.cc src/ops/cuda/moe/launch.cu src/ops/cuda/moe/inst/*.cu; do
@@ -15,5 +16,6 @@ for source in src/ops/cuda/moe/config.cc src/ops/cuda/moe/launch.cu src/ops/cuda
     nvcc "${flags[@]}" -c "$source" -o "$object"
   fi
 done
-nvcc "${flags[@]}" -Xcompiler -fopenmp tests/gpu/moe_harness.cu "${objects[@]}" -lgomp -o "$out/moe_harness"
+nvcc "${flags[@]}" tests/gpu/moe_harness.cu "${objects[@]}" -o "$out/moe_harness"
 nvcc "${flags[@]}" bench/gpu/ceilings.cu -o "$out/ceilings"
+nvcc "${flags[@]}" bench/gpu/promotion.cu -o "$out/promotion"

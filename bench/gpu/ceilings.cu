@@ -27,12 +27,14 @@ std::FILE* json = nullptr;
 void report(const char* name, const char* variant, double value, const char* unit) {
   std::printf("%-26s %-34s %10.2f %s\n", name, variant, value, unit);
   std::fflush(stdout);
-  if (json != nullptr) std::fprintf(json, "{\"ceiling\":\"%s\",\"variant\":\"%s\",\"value\":%.3f,\"unit\":\"%s\"}\n", name, variant, value, unit);
+  if (json != nullptr)
+    std::fprintf(json, "{\"ceiling\":\"%s\",\"variant\":\"%s\",\"value\":%.3f,\"unit\":\"%s\"}\n", name, variant, value, unit);
 }
 
 // `lanes` threads of each block's only warp keep `stages` copies of `chunk` bytes in flight each; nobody reads them. Order 0: each block walks its
 // own contiguous part; order 1: blocks interleave chunks; order 2: pseudo-random multiples of `chunk` (`chunks` is a power of two).
-__global__ void __launch_bounds__(32) read_stream(const uint8_t* data, int64_t chunks, uint32_t chunk, int stages, int order, int64_t per_lane) {
+__global__ void __launch_bounds__(32)
+    read_stream(const uint8_t* data, int64_t chunks, uint32_t chunk, int stages, int order, int64_t per_lane) {
   extern __shared__ __align__(1024) uint8_t memory[];
   __shared__ Barrier barriers[128];
   Barrier* full = barriers + threadIdx.x * stages;
@@ -91,8 +93,10 @@ __global__ void __cluster_dims__(2) __launch_bounds__(32) read_multicast(const u
       if (i < steps) {
         empty[head.index].wait(head.parity ^ 1);
         full[head.index].expect(32768);
-        const int chunk = static_cast<int>(mix(static_cast<uint64_t>(i) * 1009 + cuda::cluster_index()) & static_cast<uint64_t>(chunks - 1));
-        cuda::bulk_load_multicast(ring + head.index * 32768 + rank * 16384, data + (2 * chunk + rank) * 16384LL, 16384, full[head.index], 3, policy);
+        const int chunk =
+            static_cast<int>(mix(static_cast<uint64_t>(i) * 1009 + cuda::cluster_index()) & static_cast<uint64_t>(chunks - 1));
+        cuda::bulk_load_multicast(ring + head.index * 32768 + rank * 16384, data + (2 * chunk + rank) * 16384LL, 16384, full[head.index], 3,
+                                  policy);
         head.advance(stages);
       }
     }
@@ -181,86 +185,6 @@ __global__ void __launch_bounds__(256, 1) multiply(const uint4* random, float* o
   out[blockIdx.x * 256 + threadIdx.x] = total;
 }
 
-// The inner loop of the expert kernel on operands that stay in shared memory: two 64-row blocks times kWidth rows a warpgroup and step, promoted with
-// scales read from shared memory. kMode 0: one scratch, one after the other; 1: the same, the warpgroups take turns to issue; 2: two scratches, each
-// promoted while the products of the other run; 3, 5: the same over 2, 4 steps.
-template <int kWidth, int kMode>
-__global__ void __launch_bounds__(256, 1) promote_loop(const uint4* random, float* out, int steps) {
-  extern __shared__ __align__(1024) uint8_t memory[];
-  constexpr int kStage = 32768 + kWidth * 128;
-  constexpr int kStages = 4;
-  for (int i = threadIdx.x; i < kStages * kStage / 16; i += 256) reinterpret_cast<uint4*>(memory)[i] = random[i % 4096];
-  cuda::fence_async_shared();
-  __syncthreads();
-  const int group = threadIdx.x / 128;
-  float part[kWidth / 2];
-  float other[kWidth / 2];
-  float sum[2][kWidth / 2] = {};
-  const auto start = [&](int s, int piece, float(&d)[kWidth / 2]) {
-    const uint8_t* stage = memory + s % kStages * kStage;
-    const uint64_t a = cuda::swizzled_operand(stage + 16384 * piece + 8192 * group);
-    const uint64_t b = cuda::swizzled_operand(stage + 32768);
-    cuda::wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < 4; ++i) cuda::WgmmaE4m3<kWidth>::run(d, a + 2 * i, b + 2 * i, i);
-    cuda::wgmma_commit();
-  };
-  const auto promote = [&](int s, float(&to)[kWidth / 2], const float(&d)[kWidth / 2]) {
-    const float2* scale = reinterpret_cast<const float2*>(memory + s % kStages * kStage) + threadIdx.x % 4;
-#pragma unroll
-    for (int j = 0; j < kWidth / 8; ++j) {
-      const float2 f = scale[4 * j];
-      const float f0 = f.x * 1.5F;
-      const float f1 = f.y * 1.5F;
-      to[4 * j] = fmaf(d[4 * j], f0, to[4 * j]);
-      to[4 * j + 1] = fmaf(d[4 * j + 1], f1, to[4 * j + 1]);
-      to[4 * j + 2] = fmaf(d[4 * j + 2], f0, to[4 * j + 2]);
-      to[4 * j + 3] = fmaf(d[4 * j + 3], f1, to[4 * j + 3]);
-    }
-  };
-  if constexpr (kMode == 1) {
-    if (group == 1) asm volatile("bar.arrive 4, 256;" ::: "memory");
-  }
-  if constexpr (kMode >= 2) {  // products in flight across the loop's end make the compiler serialise: kMode - 1 steps are unrolled instead
-    for (int s = 0; s < steps; s += kMode - 1) {
-      start(s, 0, part);
-#pragma unroll
-      for (int u = 0; u < kMode - 1; ++u) {
-        start(s + u, 1, other);
-        cuda::wgmma_wait<1>();
-        cuda::pin_registers(part);
-        promote(s + u, sum[0], part);
-        if (u + 1 < kMode - 1) {
-          start(s + u + 1, 0, part);
-          cuda::wgmma_wait<1>();
-        } else {
-          cuda::wgmma_wait<0>();
-        }
-        cuda::pin_registers(other);
-        promote(s + u, sum[1], other);
-      }
-    }
-  } else {
-    const auto turn = [&](int s, int piece, float(&to)[kWidth / 2]) {
-      if constexpr (kMode == 1) cuda::named_barrier(4 + group, 256);
-      start(s, piece, part);
-      if constexpr (kMode == 1) asm volatile("bar.arrive %0, 256;" ::"r"(5 - group) : "memory");
-      cuda::wgmma_wait<0>();
-      promote(s, to, part);
-    };
-    for (int s = 0; s < steps; ++s) {
-      turn(s, 0, sum[0]);
-      turn(s, 1, sum[1]);
-    }
-  }
-  if constexpr (kMode == 1) {
-    if (group == 0) cuda::named_barrier(4, 256);
-  }
-  float total = 0;
-  for (int i = 0; i < kWidth / 2; ++i) total += sum[0][i] + sum[1][i];
-  out[blockIdx.x * 256 + threadIdx.x] = total;
-}
-
 __global__ void convert_codes(uint32_t* out, uint32_t seed, int rounds) {
   uint32_t v[8];
   for (int i = 0; i < 8; ++i) v[i] = (seed + threadIdx.x * 8 + i) & 0x7777U;
@@ -292,29 +216,37 @@ void measure_reads(int blocks) {
     const int64_t per_lane = total / chunk / blocks / lanes;
     const auto t = time_graph(
         [&](cudaStream_t s) {
-          read_stream<<<blocks, lanes, lanes * stages * ((chunk + 127) / 128 * 128), s>>>(data.get(), chunks, chunk, stages, order, per_lane);
+          read_stream<<<blocks, lanes, lanes * stages*((chunk + 127) / 128 * 128), s>>>(data.get(), chunks, chunk, stages, order, per_lane);
         },
         8);
     return static_cast<double>(per_lane) * lanes * blocks * chunk / t.median * 1e-6;
   };
-  struct Depth { uint32_t chunk; int stages; };
-  for (const Depth d : {Depth{12288, 3}, Depth{16384, 4}, Depth{16384, 6}, Depth{16384, 8}, Depth{16384, 10}, Depth{32768, 5}, Depth{4096, 40}, Depth{8192, 20}})
+  struct Depth {
+    uint32_t chunk;
+    int stages;
+  };
+  for (const Depth d : {Depth{12288, 3}, Depth{16384, 4}, Depth{16384, 6}, Depth{16384, 8}, Depth{16384, 10}, Depth{32768, 5},
+                        Depth{4096, 40}, Depth{8192, 20}})
     for (const int order : {0, 1}) {
       char name[64];
-      std::snprintf(name, sizeof name, "%u KB x %d = %u KB an SM, %s", d.chunk / 1024, d.stages, d.chunk * d.stages / 1024, order == 0 ? "own part" : "interleaved");
+      std::snprintf(name, sizeof name, "%u KB x %d = %u KB an SM, %s", d.chunk / 1024, d.stages, d.chunk * d.stages / 1024,
+                    order == 0 ? "own part" : "interleaved");
       report("read stream", name, stream_rate(0, d.chunk, 1, d.stages, order, bytes), "TB/s");
     }
   CUtensorMap map;
   if (cuda::make_tensor_map(&map, data.get(), CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, bytes / 4096, 4096, 4096, 128, 128)) {
     for (const int stages : {6, 10}) {
-      const auto t = time_graph([&](cudaStream_t s) { read_boxes<<<blocks, 32, stages * 16384, s>>>(map, static_cast<int>(bytes / 4096 / 128), stages); }, 8);
-      report("read boxes of row-major", stages == 6 ? "128 x 128 B, 96 KB an SM" : "128 x 128 B, 160 KB an SM", static_cast<double>(bytes) / t.median * 1e-6, "TB/s");
+      const auto t = time_graph(
+          [&](cudaStream_t s) { read_boxes<<<blocks, 32, stages * 16384, s>>>(map, static_cast<int>(bytes / 4096 / 128), stages); }, 8);
+      report("read boxes of row-major", stages == 6 ? "128 x 128 B, 96 KB an SM" : "128 x 128 B, 160 KB an SM",
+             static_cast<double>(bytes) / t.median * 1e-6, "TB/s");
     }
   }
   for (const int lanes : {1, 8, 32})
     for (const int64_t chunks : {int64_t{1} << 21, int64_t{1} << 13}) {  // 4.4 GB, 17 MB
       char name[64];
-      std::snprintf(name, sizeof name, "2,112 B, %d lanes x %d in flight, %s", lanes, lanes == 1 ? 48 : 64 / lanes, chunks > 100000 ? "HBM" : "L2");
+      std::snprintf(name, sizeof name, "2,112 B, %d lanes x %d in flight, %s", lanes, lanes == 1 ? 48 : 64 / lanes,
+                    chunks > 100000 ? "HBM" : "L2");
       report("random bulk copies", name, stream_rate(chunks, 2112, lanes, lanes == 1 ? 48 : 64 / lanes, 2, int64_t{2} << 30), "TB/s");
     }
   for (const int stages : {4, 8, 12}) {
@@ -325,13 +257,22 @@ void measure_reads(int blocks) {
   CUDA_OK(cuda::allow_shared(read_multicast, 200 * 1024));
   for (const int stages : {3, 6}) {
     const int steps = 2000;
-    const auto m = time_graph([&](cudaStream_t s) { read_multicast<<<blocks, 32, stages * 32768, s>>>(data.get(), 1 << 9, stages, steps); }, 8);
-    report("L2 multicast to pairs", stages == 3 ? "32 KB x 3, delivered" : "32 KB x 6, delivered", 32768.0 * steps * blocks / m.median * 1e-6, "TB/s");
+    const auto m =
+        time_graph([&](cudaStream_t s) { read_multicast<<<blocks, 32, stages * 32768, s>>>(data.get(), 1 << 9, stages, steps); }, 8);
+    report("L2 multicast to pairs", stages == 3 ? "32 KB x 3, delivered" : "32 KB x 6, delivered",
+           32768.0 * steps * blocks / m.median * 1e-6, "TB/s");
   }
   DeviceArray<uint8_t> to(bytes / 2);
-  auto t = time_graph([&](cudaStream_t s) { copy_vectors<<<blocks * 4, 512, 0, s>>>(reinterpret_cast<uint4*>(to.get()), reinterpret_cast<const uint4*>(data.get()), bytes / 2 / 16); }, 8);
+  auto t = time_graph(
+      [&](cudaStream_t s) {
+        copy_vectors<<<blocks * 4, 512, 0, s>>>(reinterpret_cast<uint4*>(to.get()), reinterpret_cast<const uint4*>(data.get()),
+                                                bytes / 2 / 16);
+      },
+      8);
   report("copy", "16 bytes a thread, x 4", static_cast<double>(bytes) / t.median * 1e-6, "TB/s");
-  t = time_graph([&](cudaStream_t s) { CUDA_OK(cudaMemcpyAsync(to.get(), data.get(), static_cast<size_t>(bytes / 2), cudaMemcpyDeviceToDevice, s)); }, 8);
+  t = time_graph(
+      [&](cudaStream_t s) { CUDA_OK(cudaMemcpyAsync(to.get(), data.get(), static_cast<size_t>(bytes / 2), cudaMemcpyDeviceToDevice, s)); },
+      8);
   report("copy", "cudaMemcpyAsync", static_cast<double>(bytes) / t.median * 1e-6, "TB/s");
 }
 
@@ -359,7 +300,8 @@ void measure_multiply(const char* name, const char* variant, int blocks, double 
   double last = 0;
   for (int i = 0; elapsed < seconds; ++i) {
     CUDA_OK(cudaEventRecord(a));
-    multiply<kFp8, kWidth, kPromote><<<blocks, 256, kBytes>>>(reinterpret_cast<const uint4*>(random.get()), out.get(), i == 0 ? 100 : steps);
+    multiply<kFp8, kWidth, kPromote>
+        <<<blocks, 256, kBytes>>>(reinterpret_cast<const uint4*>(random.get()), out.get(), i == 0 ? 100 : steps);
     CUDA_OK(cudaEventRecord(b));
     CUDA_OK(cudaEventSynchronize(b));
     float ms = 0;
@@ -378,18 +320,6 @@ void measure_multiply(const char* name, const char* variant, int blocks, double 
   cudaEventDestroy(b);
 }
 
-template <int kWidth, int kMode>
-void measure_promote(const char* variant, int blocks) {
-  constexpr int kBytes = 4 * (32768 + kWidth * 128);
-  CUDA_OK(cuda::allow_shared(promote_loop<kWidth, kMode>, kBytes));
-  DeviceArray<uint8_t> random(65536);
-  fill_codes<<<64, 256>>>(reinterpret_cast<uint64_t*>(random.get()), 8192, 5);
-  DeviceArray<float> out(blocks * 256);
-  const int steps = 4000;
-  const auto t = time_graph([&](cudaStream_t s) { promote_loop<kWidth, kMode><<<blocks, 256, kBytes, s>>>(reinterpret_cast<const uint4*>(random.get()), out.get(), steps); }, 40);
-  report("fp8 promoted loop", variant, 2.0 * 256 * kWidth * 128 * steps * blocks / t.median * 1e-6, "TFLOP/s");
-}
-
 void measure_rest(int blocks) {
   DeviceArray<uint32_t> out(int64_t{blocks} * 1024);
   const int rounds = 20000;
@@ -397,7 +327,11 @@ void measure_rest(int blocks) {
   report("e4m3x2 to f16x2", "values a second and device", 2.0 * 8 * rounds * 1024 * blocks / t.median * 1e-6, "T/s");
   constexpr int kChain = 500;
   for (const bool dependent : {false, true}) {
-    t = time_graph([&](cudaStream_t s) { for (int i = 0; i < kChain; ++i) CUDA_OK(cuda::launch(nothing, 132, 128, 0, 1, dependent, s, static_cast<int*>(nullptr))); }, 10);
+    t = time_graph(
+        [&](cudaStream_t s) {
+          for (int i = 0; i < kChain; ++i) CUDA_OK(cuda::launch(nothing, 132, 128, 0, 1, dependent, s, static_cast<int*>(nullptr)));
+        },
+        10);
     report("kernel in a graph", dependent ? "132 blocks, dependent launch" : "132 blocks", t.median / kChain, "us");
   }
 }
@@ -418,17 +352,6 @@ int main(int argc, char** argv) {
   measure_multiply<false, 256, false>("bf16 wgmma", "64x256 a warpgroup", blocks, seconds);
   measure_multiply<true, 256, false>("fp8 wgmma", "64x256, no promotion", blocks, seconds);
   measure_multiply<true, 128, true>("fp8 wgmma", "64x128, promotion", blocks, seconds);
-  measure_promote<128, 0>("256 x 128, one scratch", blocks);
-  measure_promote<128, 1>("256 x 128, taking turns", blocks);
-  measure_promote<112, 0>("256 x 112, one scratch", blocks);
-  measure_promote<112, 1>("256 x 112, taking turns", blocks);
-  measure_promote<96, 0>("256 x 96, one scratch", blocks);
-  measure_promote<96, 1>("256 x 96, taking turns", blocks);
-  measure_promote<96, 2>("256 x 96, two scratches", blocks);
-  measure_promote<96, 3>("256 x 96, two scratches, 2 steps", blocks);
-  measure_promote<96, 5>("256 x 96, two scratches, 4 steps", blocks);
-  measure_promote<80, 2>("256 x 80, two scratches", blocks);
-  measure_promote<64, 2>("256 x 64, two scratches", blocks);
   if (json != nullptr) std::fclose(json);
   return 0;
 }

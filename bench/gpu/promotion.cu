@@ -11,13 +11,11 @@ namespace baton::gpu_test {
 namespace {
 
 enum Mode {
-  kPlain,        // batch, wait, add; batch, wait, add
-  kNoAdd,        // the same without the additions: what waiting costs
-  kHalfAdd,      // half of the additions
-  kNoWait,       // nothing but products
-  kTurns,        // kPlain, warpgroups take turns to issue
-  kTwoScratch,   // the second batch runs while the first is added
-  kLateAdd       // kTwoScratch, and the second is added while the next step's first runs (two steps a loop)
+  kPlain,       // batch, wait, add; batch, wait, add
+  kHalfAdd,     // half of the additions
+  kTurns,       // kPlain, warpgroups take turns to issue
+  kTwoScratch,  // the second batch runs while the first is added
+  kLateAdd      // kTwoScratch, and the second is added while the next step's first runs (two steps a loop)
 };
 
 template <int kWidth>
@@ -49,7 +47,9 @@ __global__ void __launch_bounds__(kGroups * 128, 1) loop(const uint4* random, fl
   float part[kWidth / 2];
   float other[kWidth / 2];
   const auto a = [&](int s) { return cuda::swizzled_operand(memory + s % kStages * kStage + group * 8192); };
-  const auto b = [&](int s, int piece) { return cuda::swizzled_operand(memory + s % kStages * kStage + kGroups * 8192 + piece * kWidth * 128); };
+  const auto b = [&](int s, int piece) {
+    return cuda::swizzled_operand(memory + s % kStages * kStage + kGroups * 8192 + piece * kWidth * 128);
+  };
   const long long begin = clock64();
   if constexpr (kMode == kTurns) {
     if (group == 1) asm volatile("bar.arrive 4, 256;" ::: "memory");
@@ -89,11 +89,9 @@ __global__ void __launch_bounds__(kGroups * 128, 1) loop(const uint4* random, fl
         if constexpr (kMode == kTurns) asm volatile("bar.sync %0, 256;" ::"r"(4 + group) : "memory");
         batch<kWidth>(part, a(s), b(s, piece));
         if constexpr (kMode == kTurns) asm volatile("bar.arrive %0, 256;" ::"r"(5 - group) : "memory");
-        if constexpr (kMode == kNoWait) continue;
         cuda::wgmma_wait<0>();
         if constexpr (kMode == kPlain || kMode == kTurns) add(sum[piece], part, s0, s1);
         if constexpr (kMode == kHalfAdd) add<kWidth / 2, kWidth / 4>(sum[piece], part, s0, s1);
-        if constexpr (kMode == kNoAdd) cuda::pin_registers(part);
       }
     }
   }
@@ -123,13 +121,15 @@ void measure(const char* name) {
   DeviceArray<float> out(blocks * kGroups * 128);
   DeviceArray<long long> cycles(blocks);
   const int steps = 2000;
-  for (int i = 0; i < 2; ++i) kernel<<<blocks, kGroups * 128, kBytes>>>(reinterpret_cast<const uint4*>(random.get()), out.get(), cycles.get(), steps);
+  for (int i = 0; i < 2; ++i)
+    kernel<<<blocks, kGroups * 128, kBytes>>>(reinterpret_cast<const uint4*>(random.get()), out.get(), cycles.get(), steps);
   CUDA_OK(cudaDeviceSynchronize());
   auto c = cycles.host();
   std::sort(c.begin(), c.end());
   const double ideal = 2.0 * kGroups * 64 * kWidth * kPieces * 128 / 8192;
   const double measured = static_cast<double>(c[c.size() / 2]) / steps;
-  std::printf("%-52s %d x 64 rows, %d x %d columns: %7.1f cycles a step, %5.1f %% of the tensor cores\n", name, kGroups, kPieces, kWidth, measured, 100 * ideal / measured);
+  std::printf("%-52s %d x 64 rows, %d x %d columns: %7.1f cycles a step, %5.1f %% of the tensor cores\n", name, kGroups, kPieces, kWidth,
+              measured, 100 * ideal / measured);
 }
 
 }  // namespace
@@ -138,21 +138,14 @@ void measure(const char* name) {
 int main() {
   using namespace baton::gpu_test;
   measure<2, 128, 2, kPlain>("batch, wait, add");
-  measure<2, 128, 2, kNoAdd>("no additions");
   measure<2, 128, 2, kHalfAdd>("half of the additions");
-  measure<2, 128, 2, kNoWait>("products alone");
   measure<2, 128, 2, kTurns>("taking turns");
   measure<1, 128, 2, kPlain>("one warpgroup alone");
-  measure<1, 128, 2, kNoAdd>("one warpgroup alone, no additions");
   measure<2, 96, 2, kTwoScratch>("two scratches");
   measure<2, 96, 2, kLateAdd>("two scratches, added late");
   measure<2, 64, 2, kLateAdd>("two scratches, added late");
   measure<2, 192, 1, kPlain>("one wide batch");
   measure<2, 192, 1, kTurns>("one wide batch, taking turns");
   measure<3, 128, 1, kPlain>("three warpgroups");
-  measure<3, 128, 1, kNoAdd>("three warpgroups, no additions");
-  measure<4, 128, 1, kNoAdd>("four warpgroups, no additions");
-  measure<2, 256, 1, kNoAdd>("widest batch, no additions");
-  measure<2, 256, 1, kNoWait>("widest batch, products alone");
   return 0;
 }

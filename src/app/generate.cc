@@ -73,14 +73,17 @@ struct Output {
   int64_t cache_bytes = 0;
 };
 
-std::string rate(int64_t tokens, double seconds) { return seconds > 0 ? fmt::format("{:.1f} tok/s", static_cast<double>(tokens) / seconds) : "-"; }
+std::string rate(int64_t tokens, double seconds) {
+  return seconds > 0 ? fmt::format("{:.1f} tok/s", static_cast<double>(tokens) / seconds) : "-";
+}
 
 void print_text(const Output& o, int64_t prompt_tokens) {
   fmt::print("{}\n", fmt::join(o.ids, ","));
   std::fflush(stdout);
   const Timings& t = o.timings;
-  fmt::print(stderr, "load {:.3f} s ({:.1f} MB weights, {:.1f} MB caches, {:.1f} MB workspace)\n", t.load, static_cast<double>(o.weight_bytes) / 1e6,
-             static_cast<double>(o.cache_bytes) / 1e6, static_cast<double>(o.workspace_bytes) / 1e6);
+  fmt::print(stderr, "load {:.3f} s ({:.1f} MB weights, {:.1f} MB caches, {:.1f} MB workspace)\n", t.load,
+             static_cast<double>(o.weight_bytes) / 1e6, static_cast<double>(o.cache_bytes) / 1e6,
+             static_cast<double>(o.workspace_bytes) / 1e6);
   fmt::print(stderr, "prefill {} tokens in {:.3f} s, {}\n", prompt_tokens, t.prefill, rate(prompt_tokens, t.prefill));
   fmt::print(stderr, "decode {} tokens in {:.3f} s, {}; finished: {}\n", t.decode_steps, t.decode, rate(t.decode_steps, t.decode),
              o.stopped ? "stop" : "length");
@@ -116,14 +119,17 @@ Status check_prompt(const std::vector<int32_t>& prompt, const model::Config& con
   if (prompt.empty()) return invalid("the prompt is empty; give at least one token id");
   for (size_t i = 0; i < prompt.size(); ++i)
     if (prompt[i] < 0 || prompt[i] >= config.vocab_size)
-      return invalid(fmt::format("prompt token {} (number {}) is outside the vocabulary; ids go from 0 to {}", prompt[i], i, config.vocab_size - 1));
+      return invalid(
+          fmt::format("prompt token {} (number {}) is outside the vocabulary; ids go from 0 to {}", prompt[i], i, config.vocab_size - 1));
   const int64_t limit = a.context > 0 ? a.context : config.max_position_embeddings;
   const auto n = static_cast<int64_t>(prompt.size());
   if (a.context > config.max_position_embeddings)
-    return invalid(fmt::format("--context {} exceeds the model's {} positions (max_position_embeddings)", a.context, config.max_position_embeddings));
+    return invalid(
+        fmt::format("--context {} exceeds the model's {} positions (max_position_embeddings)", a.context, config.max_position_embeddings));
   if (n + a.max_tokens > limit)
-    return invalid(fmt::format("{} prompt tokens and {} to generate exceed the context of {} tokens; shorten the prompt or lower --max-tokens", n,
-                               a.max_tokens, limit));
+    return invalid(
+        fmt::format("{} prompt tokens and {} to generate exceed the context of {} tokens; shorten the prompt or lower --max-tokens", n,
+                    a.max_tokens, limit));
   return {};
 }
 
@@ -134,7 +140,10 @@ model::ModelOptions model_options(const Arguments& a, const model::Checkpoint& c
   o.numerics.quant = a.activation_quant == "fp8" ? ops::ActivationQuant::kE4m3Block : ops::ActivationQuant::kNone;
   o.numerics.chunked_kda = a.kda == "chunked";
   o.numerics.expanded_attention = a.attention == "expanded";
-  o.cache = {.activation = type, .state = kTypes.at(a.state_dtype), .latent = type_or(a.kv_cache_dtype, type), .index = type_or(a.index_dtype, type)};
+  o.cache = {.activation = type,
+             .state = kTypes.at(a.state_dtype),
+             .latent = type_or(a.kv_cache_dtype, type),
+             .index = type_or(a.index_dtype, type)};
   o.max_rows = std::min(a.chunk, tokens);
   o.max_logits_rows = 1;
   o.max_sequences = 1;
@@ -190,8 +199,8 @@ Status generate(const Arguments& a) {
   const int threads = a.threads > 0 ? a.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const cpu::Isa isa = a.isa.empty() ? cpu::detect_isa() : *cpu::parse_isa(a.isa);
   if (isa > cpu::detect_isa())
-    return Error{Error::Kind::kUnsupported,
-                 fmt::format("this machine has no {} instructions; it offers up to {}", cpu::isa_name(isa), cpu::isa_name(cpu::detect_isa()))};
+    return Error{Error::Kind::kUnsupported, fmt::format("this machine has no {} instructions; it offers up to {}", cpu::isa_name(isa),
+                                                        cpu::isa_name(cpu::detect_isa()))};
   cpu::CpuBackend backend({.threads = threads, .isa = isa});
   const int64_t tokens = static_cast<int64_t>(prompt.size()) + a.max_tokens;
   model::ModelOptions options = model_options(a, checkpoint, tokens, threads);
@@ -228,12 +237,20 @@ void add_generate(CLI::App& app, int& exit_code) {
   c->add_option("--model", a->model, "Checkpoint folder (config.json and safetensors)")->required();
   CLI::Option* ids = c->add_option("--prompt-ids", a->prompt_ids, "Prompt as ids separated by commas or spaces");
   CLI::Option* file = c->add_option("--prompt-ids-file", a->prompt_file, "File with the same (or a JSON list of ids)")->excludes(ids);
-  c->add_option("--max-tokens", a->max_tokens, "Tokens to generate")->capture_default_str()->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  c->add_option("--max-tokens", a->max_tokens, "Tokens to generate")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   c->add_option("--context", a->context, "Refuse prompts that need more tokens than this (default: the model's max_position_embeddings)")
       ->check(CLI::PositiveNumber);
-  c->add_option("--chunk", a->chunk, "Prompt tokens per launch; results do not depend on it")->capture_default_str()->check(CLI::Range(1, 1 << 20));
-  c->add_option("--temperature", a->temperature, "0: the most likely token")->capture_default_str()->check(between(0, 100, "a number from 0 to 100"));
-  c->add_option("--top-p", a->top_p, "Smallest set of likely tokens with this probability")->capture_default_str()->check(between(1e-6, 1, "a number above 0 and at most 1"));
+  c->add_option("--chunk", a->chunk, "Prompt tokens per launch; results do not depend on it")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  c->add_option("--temperature", a->temperature, "0: the most likely token")
+      ->capture_default_str()
+      ->check(between(0, 100, "a number from 0 to 100"));
+  c->add_option("--top-p", a->top_p, "Smallest set of likely tokens with this probability")
+      ->capture_default_str()
+      ->check(between(1e-6, 1, "a number above 0 and at most 1"));
   c->add_option("--seed", a->seed, "Seed of sampled tokens")->capture_default_str();
   c->add_flag("--ignore-eos", a->ignore_eos, "Go on after an end token");
   c->add_option("--format", a->format, "Output")->capture_default_str()->check(CLI::IsMember({"text", "json"}));
@@ -254,7 +271,9 @@ void add_generate(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "fp8"}));
   c->add_option("--kda", a->kda, "Form of KDA prefill")->capture_default_str()->check(CLI::IsMember({"recurrent", "chunked"}));
-  c->add_option("--attention", a->attention, "Form of sparse attention")->capture_default_str()->check(CLI::IsMember({"absorbed", "expanded"}));
+  c->add_option("--attention", a->attention, "Form of sparse attention")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"absorbed", "expanded"}));
   c->callback([a, ids, file, &exit_code] {
     if (ids->count() + file->count() == 0) throw CLI::RequiredError("--prompt-ids or --prompt-ids-file");
     exit_code = finish(generate(*a));

@@ -29,7 +29,8 @@ int run(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : kUsage;
   }
   // Output that never arrived (a closed pipe, a full disk) is a failure, too.
-  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == 0) return finish(Error{Error::Kind::kIo, "cannot write to standard output"});
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == 0)
+    return finish(Error{Error::Kind::kIo, "cannot write to standard output"});
   return exit_code;
 }
 

@@ -12,7 +12,8 @@ constexpr std::chrono::milliseconds kInterval{100};  // between two lines
 }  // namespace
 
 Progress::Progress(std::string what, int64_t total)
-    : what_(std::move(what)), total_(total), terminal_(isatty(STDERR_FILENO) == 1), start_(std::chrono::steady_clock::now()), last_(start_) {}
+    : what_(std::move(what)), total_(total), terminal_(isatty(STDERR_FILENO) == 1), start_(std::chrono::steady_clock::now()),
+      last_(start_) {}
 
 void Progress::update(int64_t done) {
   if (!terminal_) return;

@@ -22,14 +22,14 @@ struct CacheTypes {
 // Page: 64 tokens, all sparse layers (the MTP layer last), per layer the latent rows and its own pooled index rows.
 // Slot: one per request; KDA states and windows, tail rings, last hidden row, fold count, replay rings.
 struct CacheLayout {
-  int64_t page_bytes = 0;  // multiple of 256
-  int64_t slot_bytes = 0;  // multiple of 256, replay rings included
-  int64_t ring_bytes = 0;  // of which replay rings
+  int64_t page_bytes = 0;                 // multiple of 256
+  int64_t slot_bytes = 0;                 // multiple of 256, replay rings included
+  int64_t ring_bytes = 0;                 // of which replay rings
   std::vector<ops::LatentLayout> latent;  // per sparse layer in order, MTP last
   std::vector<ops::IndexerLayout> index;  // likewise
   std::vector<ops::KdaSlotLayout> kda;    // per KDA layer in order
-  int64_t hidden_offset = 0;      // [hidden_size] of activation: final hidden row of the last token
-  int64_t fold_count_offset = 0;  // int32: ring rows that the next cycle folds first
+  int64_t hidden_offset = 0;              // [hidden_size] of activation: final hidden row of the last token
+  int64_t fold_count_offset = 0;          // int32: ring rows that the next cycle folds first
 };
 
 CacheLayout plan_cache(const Config& config, const CacheTypes& types);

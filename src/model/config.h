@@ -22,32 +22,32 @@ struct Config {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t max_position_embeddings = 0;
-  std::vector<LayerKind> layers;   // num_hidden_layers entries; MTP layers (a sparse, MoE block each) follow them in the checkpoint
-  int64_t mtp_layers = 0;          // num_nextn_predict_layers: 0 or 1
+  std::vector<LayerKind> layers;  // num_hidden_layers entries; MTP layers (a sparse, MoE block each) follow them in the checkpoint
+  int64_t mtp_layers = 0;         // num_nextn_predict_layers: 0 or 1
   bool tie_word_embeddings = false;
   double rms_norm_eps = 0;
 
   // mHC
-  int64_t streams = 0;             // hc_mult
+  int64_t streams = 0;  // hc_mult
   int64_t sinkhorn_iterations = 0;
   double hc_eps = 0;
 
   // KDA (linear_attn_config)
   int64_t kda_heads = 0;
-  int64_t kda_head_dim = 0;        // key and value
+  int64_t kda_head_dim = 0;  // key and value
   double gate_lower_bound = -5;
-  int64_t conv_kernel = 4;         // only 4 is supported
+  int64_t conv_kernel = 4;  // only 4 is supported
 
   // Sparse MLA
   int64_t heads = 0;
   int64_t q_lora_rank = 0;
   int64_t kv_lora_rank = 0;
-  int64_t qk_head_dim = 0;         // qk_nope_head_dim; the rotary part must be 0
+  int64_t qk_head_dim = 0;  // qk_nope_head_dim; the rotary part must be 0
   int64_t v_head_dim = 0;
   int64_t index_heads = 0;
   int64_t index_head_dim = 0;
-  int64_t index_topk = 0;          // tokens; a multiple of index_kpool
-  int64_t index_kpool = 0;         // divides 64
+  int64_t index_topk = 0;   // tokens; a multiple of index_kpool
+  int64_t index_kpool = 0;  // divides 64
   bool index_share_for_mtp = false;
 
   // Feed-forward

@@ -133,8 +133,8 @@ void Glm5Next::run_mtp(Launcher& launcher, const ForwardInput& input, ConstMatri
   const ops::GemmOutput projection{w.eh_proj, z};
   launcher.launch(ops.gemm, {.x = pair, .outputs = {&projection, 1}});
   launcher.launch(ops.rms_norm, {.x = z, .weight = w.input_norm, .eps = eps, .y = x});
-  run_sparse(launcher, config_, options_.numerics, w.attention, layout_.latent.back(), layout_.index.back(), input.rows, config_.layer_count(),
-             x, y, choose ? nullptr : &selection, choose ? &selection : nullptr);
+  run_sparse(launcher, config_, options_.numerics, w.attention, layout_.latent.back(), layout_.index.back(), input.rows,
+             config_.layer_count(), x, y, choose ? nullptr : &selection, choose ? &selection : nullptr);
   launcher.launch(ops.rms_norm, {.x = y, .add_to = z, .weight = w.post_norm, .eps = eps, .y = x});
   run_moe(launcher, config_, options_.numerics, w.moe, input.rows.observer, config_.layer_count(), x, y);
   launcher.launch(ops.rms_norm, {.x = y, .add_to = z, .weight = w.head_norm, .eps = eps, .y = out});
@@ -167,8 +167,9 @@ void Glm5Next::fold(const int32_t* slot_ids, const int32_t* counts, int32_t coun
   size_t k = 0;
   for (const LayerWeights& layer : weights_.layers)
     if (const auto* kda = std::get_if<KdaLayerWeights>(&layer.attention))
-      run.launch(run.ops().kda_fold,
-                 {.slot_ids = slot_ids, .counts = counts, .count = count, .weights = kda->small, .slots = slots, .layout = layout_.kda[k++]});
+      run.launch(
+          run.ops().kda_fold,
+          {.slot_ids = slot_ids, .counts = counts, .count = count, .weights = kda->small, .slots = slots, .layout = layout_.kda[k++]});
 }
 
 }  // namespace baton::model

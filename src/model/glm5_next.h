@@ -57,7 +57,8 @@ class Glm5Next {
   void sample(ConstMatrixView logits, const ops::SamplingRow* rows, int32_t* ids);
 
  private:
-  Glm5Next(Config config, ops::Backend& backend, const ModelOptions& options) : config_(std::move(config)), backend_(backend), options_(options) {}
+  Glm5Next(Config config, ops::Backend& backend, const ModelOptions& options)
+      : config_(std::move(config)), backend_(backend), options_(options) {}
 
   void plan(Launcher& planner) const;
   Launcher launcher() { return {backend_, workspace_.data(), workspace_.bytes()}; }

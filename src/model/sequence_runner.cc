@@ -46,7 +46,8 @@ ForwardInput SequenceRunner::upload(std::span<const ops::SequenceRows> sequences
       owner[sequences[q].row_begin + i] = static_cast<int32_t>(q);
       position[sequences[q].row_begin + i] = sequences[q].position + i;
     }
-    BATON_CHECK_MSG(sequences[q].position + sequences[q].row_count <= pages_per_sequence_ * ops::kPageTokens, "a sequence outgrows its pages");
+    BATON_CHECK_MSG(sequences[q].position + sequences[q].row_count <= pages_per_sequence_ * ops::kPageTokens,
+                    "a sequence outgrows its pages");
     for (size_t p = 0; p < pages; ++p) tables[q * pages + p] = page_id(owners[q], static_cast<int64_t>(p));
   }
   backend_->copy_to_device(inputs_.data(), begin, static_cast<int64_t>(staging_.size()) * 4);
@@ -109,8 +110,8 @@ int32_t SequenceRunner::sample(ConstMatrixView hidden, const ops::SamplingRow& r
   return token;
 }
 
-MatrixView SequenceRunner::mtp(int sequence, int64_t position, std::span<const int32_t> next_ids, ConstMatrixView hidden, Observer* observer,
-                               const ops::Selection& selection, bool choose) {
+MatrixView SequenceRunner::mtp(int sequence, int64_t position, std::span<const int32_t> next_ids, ConstMatrixView hidden,
+                               Observer* observer, const ops::Selection& selection, bool choose) {
   const ops::SequenceRows rows{0, static_cast<int32_t>(next_ids.size()), static_cast<int32_t>(position), sequence, 0};
   const MatrixView out{hidden_.data(), model_->numerics().activation, hidden.rows, hidden.cols, hidden.cols};
   model_->mtp(upload({&rows, 1}, {&sequence, 1}, next_ids, observer), hidden, out, selection, choose);

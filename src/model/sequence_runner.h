@@ -11,7 +11,8 @@ namespace baton::model {
 
 class SequenceRunner {
  public:
-  // Caches for `sequences` sequences of at most `max_tokens` tokens; launches of at most `max_rows` rows (the model's options must allow both).
+  // Caches for `sequences` sequences of at most `max_tokens` tokens; launches of at most `max_rows` rows. The model's options must allow
+  // both.
   static Result<SequenceRunner> create(Glm5Next& model, ops::Backend& backend, int sequences, int64_t max_tokens, int64_t max_rows);
 
   struct Rows {
@@ -20,7 +21,8 @@ class SequenceRunner {
     bool verify = false;  // rows may be rejected: call accept() before the next forward of this sequence
   };
 
-  // Runs the rows behind what each sequence holds; sequences must be distinct. Returns final hidden rows [rows, d], valid until the next call.
+  // Runs the rows behind what each sequence holds; sequences must be distinct. Returns final hidden rows [rows, d], valid until the next
+  // call.
   MatrixView forward(std::span<const Rows> rows, Observer* observer = nullptr);
 
   // Keeps the first `count` rows of the sequence's last verify, and folds them into its state.
@@ -52,7 +54,8 @@ class SequenceRunner {
         positions_(static_cast<size_t>(sequences)) {}
 
   // Uploads ids and the arrays of BatchView.
-  ForwardInput upload(std::span<const ops::SequenceRows> sequences, std::span<const int> owners, std::span<const int32_t> ids, Observer* observer);
+  ForwardInput upload(std::span<const ops::SequenceRows> sequences, std::span<const int> owners, std::span<const int32_t> ids,
+                      Observer* observer);
 
   Glm5Next* model_;
   ops::Backend* backend_;
@@ -63,7 +66,7 @@ class SequenceRunner {
   std::vector<int32_t> staging_;
   Buffer pages_;
   Buffer slots_;
-  Buffer inputs_;   // ids | sequences | row_sequence | positions | page tables
+  Buffer inputs_;  // ids | sequences | row_sequence | positions | page tables
   Buffer hidden_;
   Buffer logits_;
   Buffer sampling_;

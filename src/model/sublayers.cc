@@ -76,8 +76,7 @@ void run_sparse(Launcher& launcher, const Config& config, const Numerics& numeri
   launcher.launch(ops.rms_norm, {.x = q_low, .weight = w.q_norm, .eps = eps, .y = q_normed});
   const ops::GemmOutput query{w.q_b, q};
   launcher.launch(ops.gemm, {.x = q_normed, .outputs = {&query, 1}, .quant = numerics.quant});
-  launcher.launch(ops.latent_write,
-                  {.batch = rows.batch, .x = kv, .weight = w.kv_norm, .eps = eps, .pages = rows.pages, .layout = latent});
+  launcher.launch(ops.latent_write, {.batch = rows.batch, .x = kv, .weight = w.kv_norm, .eps = eps, .pages = rows.pages, .layout = latent});
   constexpr float kLayerNormEps = 1e-6F;  // of the indexer's k_norm alone, whatever rms_norm_eps is
   launcher.launch(ops.indexer_keys, {.batch = rows.batch,
                                      .key = index_key,
@@ -144,12 +143,8 @@ void run_sparse(Launcher& launcher, const Config& config, const Numerics& numeri
 void run_mlp(Launcher& launcher, const Config& config, const Numerics& numerics, const MlpWeights& w, ConstMatrixView x, MatrixView y) {
   const ArenaScope scope(launcher.arena());
   const MatrixView h = launcher.arena().matrix(numerics.activation, x.rows, w.gate.n);
-  launcher.launch(launcher.ops().gated_mlp, {.x = x,
-                                             .gate = w.gate,
-                                             .up = w.up,
-                                             .limit = static_cast<float>(config.swiglu_limit),
-                                             .h = h,
-                                             .quant = numerics.quant});
+  launcher.launch(launcher.ops().gated_mlp,
+                  {.x = x, .gate = w.gate, .up = w.up, .limit = static_cast<float>(config.swiglu_limit), .h = h, .quant = numerics.quant});
   const ops::GemmOutput out{w.down, y};
   launcher.launch(launcher.ops().gemm, {.x = h, .outputs = {&out, 1}, .quant = numerics.quant});
 }

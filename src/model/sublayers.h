@@ -10,7 +10,7 @@ namespace baton::model {
 
 // Choices that hold for a whole model instance.
 struct Numerics {
-  DType activation = DType::kF32;  // activations and their arithmetic: kF32 exact, kBF16 as the GPU computes
+  DType activation = DType::kF32;                            // activations and their arithmetic: kF32 exact, kBF16 as the GPU computes
   ops::ActivationQuant quant = ops::ActivationQuant::kNone;  // inputs of FP8 matrices
   bool chunked_kda = false;
   bool expanded_attention = false;

@@ -134,7 +134,8 @@ class Builder {
       std::vector<std::byte> turned(static_cast<size_t>(host.rows * host.cols * element));
       for (int64_t r = 0; r < host.rows; ++r)
         for (int64_t c = 0; c < host.cols; ++c)
-          std::memcpy(&turned[static_cast<size_t>((c * host.rows + r) * element)], host.row_bytes(r) + c * element, static_cast<size_t>(element));
+          std::memcpy(&turned[static_cast<size_t>((c * host.rows + r) * element)], host.row_bytes(r) + c * element,
+                      static_cast<size_t>(element));
       backend_.store_weight(to, {turned.data(), host.dtype, host.cols, host.rows, host.rows});
     });
     return {to, nullptr, host.dtype, host.cols, host.rows};

@@ -28,14 +28,14 @@ struct KdaLayerWeights {
 struct SparseLayerWeights {
   ops::WeightView q_a, q_b, kv_a, o;
   ops::WeightView index_q, index_k, index_gate, index_weights;
-  std::vector<ops::WeightView> key_absorb;    // [heads] of [kv_lora_rank, qk_head_dim]: transposed key rows of kv_b
-  std::vector<ops::WeightView> key_expand;    // [heads] of [qk_head_dim, kv_lora_rank]; empty unless the expanded form is wanted
-  std::vector<ops::WeightView> value;         // [heads] of [v_head_dim, kv_lora_rank]
+  std::vector<ops::WeightView> key_absorb;  // [heads] of [kv_lora_rank, qk_head_dim]: transposed key rows of kv_b
+  std::vector<ops::WeightView> key_expand;  // [heads] of [qk_head_dim, kv_lora_rank]; empty unless the expanded form is wanted
+  std::vector<ops::WeightView> value;       // [heads] of [v_head_dim, kv_lora_rank]
   const float* q_norm = nullptr;
   const float* kv_norm = nullptr;
   const float* index_norm_weight = nullptr;
   const float* index_norm_bias = nullptr;
-  const float* index_ape = nullptr;           // [kpool, index_head_dim]
+  const float* index_ape = nullptr;  // [kpool, index_head_dim]
 };
 
 struct MlpWeights {
@@ -73,7 +73,7 @@ struct Weights {
   ConstMatrixView embed;  // [vocabulary, d] row-major
   std::vector<LayerWeights> layers;
   const float* final_norm = nullptr;
-  ops::WeightView head;   // [vocabulary, d]
+  ops::WeightView head;  // [vocabulary, d]
   std::optional<MtpWeights> mtp;
   Buffer memory;
 };

@@ -28,7 +28,8 @@ class Checker {
   }
 
  private:
-  // positions: of the rows, where rows are tokens; those that a near-tie sent another way before layer `layers_done` count in the median alone.
+  // positions: of the rows, where rows are tokens; those that a near-tie sent another way before layer `layers_done` count in the median
+  // alone.
   void compare(const std::string& kind, const std::string& key, const std::vector<float>& x, const std::vector<int32_t>& positions = {},
                int64_t layers_done = 0) {
     const std::vector<float> golden = folder_.floats(key);
@@ -70,14 +71,15 @@ class Checker {
       choices(i, p, pos, recorder);
       if (!folder_.clear_of_ties(i) && !first_tie_.empty()) judgement_ = Judgement::kNothing;
       if (judgement_ != Judgement::kAll)
-        report_.note(fmt::format("prompt {} is not clear of ties: {}", i,
-                                 judgement_ == Judgement::kMedians ? "its medians are judged" : "it chose otherwise at a tie and is not judged"));
+        report_.note(
+            fmt::format("prompt {} is not clear of ties: {}", i,
+                        judgement_ == Judgement::kMedians ? "its medians are judged" : "it chose otherwise at a tie and is not judged"));
       caches(p, n);
       for (const auto& [l, weights] : expert_weights_) compare("moe.w", fmt::format("{}moe.{}.w", p, l), weights, pos, l + 1);
     }
     for (int64_t l = 0; l <= config_.layer_count(); ++l)
-      compare(fmt::format("{}hidden.{}", q, l), fmt::format("{}{}hidden.{}", q, p, l), pick(recorder.streams(l), pos, config_.streams * config_.hidden_size),
-              pos, l);
+      compare(fmt::format("{}hidden.{}", q, l), fmt::format("{}{}hidden.{}", q, p, l),
+              pick(recorder.streams(l), pos, config_.streams * config_.hidden_size), pos, l);
     compare(q + "final", q + p + "final", pick(final_rows, pos, config_.hidden_size), pos, config_.layer_count());
     logits(q, p, final_rows);
     const bool mtp = config_.mtp_layers > 0 && options_.mode == Mode::kFp32;
@@ -141,7 +143,8 @@ class Checker {
       const auto [ids, w] = recorder.experts(l, pos[r]);
       weights.insert(weights.end(), w.begin(), w.end());
       std::vector<int32_t> a = ids;
-      std::vector<int32_t> b(golden.begin() + static_cast<std::ptrdiff_t>(r * k), golden.begin() + static_cast<std::ptrdiff_t>((r + 1) * k));
+      std::vector<int32_t> b(golden.begin() + static_cast<std::ptrdiff_t>(r * k),
+                             golden.begin() + static_cast<std::ptrdiff_t>((r + 1) * k));
       std::sort(a.begin(), a.end());
       std::sort(b.begin(), b.end());
       different += a == b ? 0 : 1;
@@ -200,7 +203,7 @@ class Checker {
   int prompt_ = 0;
   Judgement judgement_ = Judgement::kAll;
   std::map<int64_t, std::vector<float>> expert_weights_;  // of the prompt, by layer
-  std::map<int32_t, int64_t> first_tie_;  // position -> first layer whose experts or pools differ from the golden ones
+  std::map<int32_t, int64_t> first_tie_;                  // position -> first layer whose experts or pools differ from the golden ones
   std::vector<bf16> narrowed_;
 };
 

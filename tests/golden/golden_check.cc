@@ -16,7 +16,8 @@ constexpr const char* kUsage =
     "  Without --isa every instruction set of this machine is run; without --mode every mode that the folder has.\n"
     "  fp32: every instruction set must meet every tolerance and make every choice alike.\n"
     "  bf16: a position whose experts or pools a near-tie sent another way counts in the median alone, from that layer on.\n"
-    "  fp8_act: a value on an e4m3 tie falls to one side or the other with the order of sums, so an error counts, prompt by prompt, by the\n"
+    "  fp8_act: a value on an e4m3 tie falls to one side or the other with the order of sums, so an error counts, prompt by prompt, by "
+    "the\n"
     "  instruction set in which it is smallest. --verbose prints each instruction set on its own.\n";
 
 struct Arguments {
@@ -87,7 +88,8 @@ bool check(const std::string& dir, const Arguments& a) {
     verdict.print(fmt::format("{} {} on{}: {}", dir, name, isas, verdict.passed() ? "ok" : "FAILED"));
     if (mode != Mode::kFp32 && a.verbose)
       for (size_t i = 0; i < reports.size(); ++i)
-        reports[i].print(fmt::format("  of which {}{}", baton::cpu::isa_name(a.isas[i]), reports[i].passed() ? "" : ": outside on its own"));
+        reports[i].print(
+            fmt::format("  of which {}{}", baton::cpu::isa_name(a.isas[i]), reports[i].passed() ? "" : ": outside on its own"));
     ok = ok && verdict.passed();
     ++runs;
   }

@@ -20,7 +20,8 @@ Measures measure(const float* x, const float* golden, int64_t rows, int64_t row_
     const bool is_tied = !tied.empty() && tied[static_cast<size_t>(r)];
     for (int64_t i = r * row_elements; i < (r + 1) * row_elements; ++i) {
       const double e = double{x[i]} - double{golden[i]};
-      if (std::isnan(e)) return {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+      if (std::isnan(e))
+        return {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
       if (!is_tied) worst = std::max(worst, std::fabs(e));
       largest = std::max(largest, std::fabs(double{golden[i]}));
       e2 += e * e;
@@ -90,7 +91,8 @@ bool Report::passed() const {
 
 void Report::print(const std::string& title) const {
   fmt::print("{}\n", title);
-  fmt::print("  {:<16} {:>10} {:>10} {:>10}   {:>10} {:>10} {:>10}  {}\n", "kind", "max", "l2", "median", "tol max", "tol l2", "tol median", "verdict");
+  fmt::print("  {:<16} {:>10} {:>10} {:>10}   {:>10} {:>10} {:>10}  {}\n", "kind", "max", "l2", "median", "tol max", "tol l2", "tol median",
+             "verdict");
   for (const auto& [kind, e] : entries_) {
     const Measures worst = e.worst();
     const char* verdict = e.passed() ? "ok" : "FAILED";

@@ -21,9 +21,9 @@ class Report {
     std::map<int, Measures> by_prompt;
     Measures tolerance{};
     bool has_tolerance = false;
-    int64_t choices = 0;     // discrete kinds: rows compared
-    int64_t different = 0;   // of which chosen differently
-    int64_t allowed = 0;     // differences that the mode permits
+    int64_t choices = 0;    // discrete kinds: rows compared
+    int64_t different = 0;  // of which chosen differently
+    int64_t allowed = 0;    // differences that the mode permits
     Measures worst() const;
     bool passed() const;
   };

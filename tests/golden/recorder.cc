@@ -86,7 +86,8 @@ std::vector<float> read_pooled(model::SequenceRunner& runner, int sequence, size
     const int64_t position = int64_t{pool} * layout.pool;
     const std::byte* page = runner.pages().page(runner.page_id(sequence, position / ops::kPageTokens));
     const int64_t row = position % ops::kPageTokens / layout.pool;
-    const std::vector<float> values = read(page + layout.page_offset + row * layout.dim * dtype_bytes(layout.dtype), layout.dtype, layout.dim);
+    const std::vector<float> values =
+        read(page + layout.page_offset + row * layout.dim * dtype_bytes(layout.dtype), layout.dtype, layout.dim);
     out.insert(out.end(), values.begin(), values.end());
   }
   return out;
@@ -104,9 +105,7 @@ std::vector<float> read_tail(model::SequenceRunner& runner, int sequence, size_t
 }
 
 OwnedSelection::OwnedSelection(const model::Config& config, int64_t rows)
-    : capacity_(config.topk_pools()),
-      pools_(static_cast<size_t>(rows * capacity_)),
-      counts_(static_cast<size_t>(rows)),
+    : capacity_(config.topk_pools()), pools_(static_cast<size_t>(rows * capacity_)), counts_(static_cast<size_t>(rows)),
       tail_begin_(static_cast<size_t>(rows)) {}
 
 ops::Selection OwnedSelection::view() { return {pools_.data(), counts_.data(), tail_begin_.data(), static_cast<int32_t>(capacity_)}; }

@@ -56,7 +56,8 @@ TEST_P(Equivalence, ChunkedKdaEqualsRecurrent) {
 // The same checkpoint with an index_topk that no prompt exceeds: dense attention.
 class DenseCopy {
  public:
-  explicit DenseCopy(const std::filesystem::path& from) : dir_(std::filesystem::temp_directory_path() / ("baton_dense_" + std::to_string(getpid()))) {
+  explicit DenseCopy(const std::filesystem::path& from)
+      : dir_(std::filesystem::temp_directory_path() / ("baton_dense_" + std::to_string(getpid()))) {
     std::filesystem::create_directories(dir_);
     for (const auto& entry : std::filesystem::directory_iterator(from))
       if (entry.path().filename() != "config.json" && !std::filesystem::exists(dir_ / entry.path().filename()))

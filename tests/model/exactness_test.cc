@@ -15,8 +15,9 @@ struct Case {
 
 std::string name_of(const ::testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
-  std::string name = fmt::format("{}_{}{}{}", c.folder, dtype_name(c.activation), c.quant == ops::ActivationQuant::kNone ? "" : "_quantised",
-                                 c.cache == DType::kU8 ? "" : fmt::format("_{}_cache", dtype_name(c.cache)));
+  std::string name =
+      fmt::format("{}_{}{}{}", c.folder, dtype_name(c.activation), c.quant == ops::ActivationQuant::kNone ? "" : "_quantised",
+                  c.cache == DType::kU8 ? "" : fmt::format("_{}_cache", dtype_name(c.cache)));
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }

@@ -68,9 +68,7 @@ struct TestModel {
     const model::SequenceRunner::Rows rows{sequence, ids, verify};
     return bytes(runner->forward({&rows, 1}));
   }
-  static std::vector<std::byte> bytes(MatrixView v) {
-    return {v.row_bytes(0), v.row_bytes(0) + v.rows * v.cols * dtype_bytes(v.dtype)};
-  }
+  static std::vector<std::byte> bytes(MatrixView v) { return {v.row_bytes(0), v.row_bytes(0) + v.rows * v.cols * dtype_bytes(v.dtype)}; }
   // State, windows, rings and last rows of a slot, replay rings left out: they are scratch between cycles.
   std::vector<std::byte> slot(int sequence) const {
     const std::byte* p = runner->slots().slot(sequence);

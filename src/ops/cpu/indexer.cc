@@ -61,7 +61,8 @@ std::byte* page_of(const ops::BatchView& batch, const ops::PagePoolView& pages, 
 
 // Per thread: one pooled row, the pool's rows that came from the ring, and pointers to all of them.
 int64_t keys_scratch_bytes(int64_t threads, int64_t pool, int64_t dim) {
-  return threads * (align_up(dim * 4, kBufferAlignment) + align_up(pool * 2 * dim * 4, kBufferAlignment) + 2 * align_up(pool * 8, kBufferAlignment));
+  return threads *
+         (align_up(dim * 4, kBufferAlignment) + align_up(pool * 2 * dim * 4, kBufferAlignment) + 2 * align_up(pool * 8, kBufferAlignment));
 }
 
 int64_t keys_workspace(const IndexerKeysParams& p) { return align_up(int64_t{p.batch.row_count} * 2 * p.layout.dim * 4, kBufferAlignment); }
@@ -110,7 +111,8 @@ void run_keys(ops::Context& ctx, const IndexerKeysParams& p) {
         gamma[s] = key[s] + dim;
       }
       kernels.pool_keys(key, gamma, p.ape, layout.pool, dim, pooled);
-      write_pooled(kernels, layout, pooled, pooled_row(layout, page_of(p.batch, p.pages, q, position), position % kPageTokens / layout.pool));
+      write_pooled(kernels, layout, pooled,
+                   pooled_row(layout, page_of(p.batch, p.pages, q, position), position % kPageTokens / layout.pool));
     }
   });
   for (int64_t q = 0; q < p.batch.sequence_count; ++q) {
@@ -131,10 +133,8 @@ struct SelectScratch {
   int32_t* order;
 
   SelectScratch(Arena& arena, const IndexerSelectParams& p)
-      : q(arena.array<float>(p.heads * p.layout.dim)),
-        weights(arena.array<float>(p.heads)),
-        keys(arena.array<float>(kPageTokens / p.layout.pool * p.layout.dim)),
-        scores(arena.array<float>(max_pools(p))),
+      : q(arena.array<float>(p.heads * p.layout.dim)), weights(arena.array<float>(p.heads)),
+        keys(arena.array<float>(kPageTokens / p.layout.pool * p.layout.dim)), scores(arena.array<float>(max_pools(p))),
         order(arena.array<int32_t>(max_pools(p))) {}
   static int64_t max_pools(const IndexerSelectParams& p) { return int64_t{p.batch.page_table_stride} * kPageTokens / p.layout.pool; }
   static int64_t bytes(const IndexerSelectParams& p) {
@@ -207,11 +207,9 @@ void register_indexer(ops::OpTable& table) {
                         [](const ops::Executor& e, const IndexerKeysParams& p) {
                           return keys_workspace(p) + keys_scratch_bytes(e.pool().size(), p.layout.pool, p.layout.dim) + kBufferAlignment;
                         }};
-  table.indexer_select = {run_select,
-                          [](const IndexerSelectParams& p) { return is_float_type(p.q.dtype) && p.weights.dtype == DType::kF32; },
-                          [](const ops::Executor& e, const IndexerSelectParams& p) {
-                            return e.pool().size() * SelectScratch::bytes(p) + kBufferAlignment;
-                          }};
+  table.indexer_select = {
+      run_select, [](const IndexerSelectParams& p) { return is_float_type(p.q.dtype) && p.weights.dtype == DType::kF32; },
+      [](const ops::Executor& e, const IndexerSelectParams& p) { return e.pool().size() * SelectScratch::bytes(p) + kBufferAlignment; }};
 }
 
 }  // namespace baton::cpu

@@ -20,16 +20,16 @@ constexpr int64_t kTaps = 4;
 
 // Scratch of one thread. raw holds the inputs of a block preceded by the three rows before it.
 struct HeadScratch {
-  float* raw;    // [3 + kBlockTokens, 3, dim]
-  float* q;      // [kBlockTokens, dim], then k, v, decay alike
+  float* raw;  // [3 + kBlockTokens, 3, dim]
+  float* q;    // [kBlockTokens, dim], then k, v, decay alike
   float* k;
   float* v;
   float* decay;
   float* o;
-  float* beta;   // [kBlockTokens]
-  float* row;    // [dim]
-  float* state;  // [dim, dim]
-  float* chunk;  // chunked form only
+  float* beta;        // [kBlockTokens]
+  float* row;         // [dim]
+  float* state;       // [dim, dim]
+  float* chunk;       // chunked form only
   std::byte* window;  // [3, 3, dim] of the widest type
 
   static int64_t bytes(int64_t dim) {
@@ -38,16 +38,10 @@ struct HeadScratch {
     return plan.peak();
   }
   HeadScratch(Arena& arena, int64_t dim)
-      : raw(arena.array<float>((3 + kBlockTokens) * 3 * dim)),
-        q(arena.array<float>(kBlockTokens * dim)),
-        k(arena.array<float>(kBlockTokens * dim)),
-        v(arena.array<float>(kBlockTokens * dim)),
-        decay(arena.array<float>(kBlockTokens * dim)),
-        o(arena.array<float>(kBlockTokens * dim)),
-        beta(arena.array<float>(kBlockTokens)),
-        row(arena.array<float>(dim)),
-        state(arena.array<float>(dim * dim)),
-        chunk(arena.array<float>(kda_chunk_scratch_floats(kBlockTokens, dim))),
+      : raw(arena.array<float>((3 + kBlockTokens) * 3 * dim)), q(arena.array<float>(kBlockTokens * dim)),
+        k(arena.array<float>(kBlockTokens * dim)), v(arena.array<float>(kBlockTokens * dim)), decay(arena.array<float>(kBlockTokens * dim)),
+        o(arena.array<float>(kBlockTokens * dim)), beta(arena.array<float>(kBlockTokens)), row(arena.array<float>(dim)),
+        state(arena.array<float>(dim * dim)), chunk(arena.array<float>(kda_chunk_scratch_floats(kBlockTokens, dim))),
         window(arena.array<std::byte>(9 * dim * 4)) {}
 };
 
@@ -136,7 +130,8 @@ struct HeadTask {
     }
     for (int64_t i = 0; i < 3; ++i)
       for (int64_t part = 0; part < 3; ++part)
-        std::memcpy(window_row(i) + (part * width() + head * w.dim) * element(), s.window + (i * 3 + part) * bytes, static_cast<size_t>(bytes));
+        std::memcpy(window_row(i) + (part * width() + head * w.dim) * element(), s.window + (i * 3 + part) * bytes,
+                    static_cast<size_t>(bytes));
   }
 
   // Runs the tokens on a copy of the state and records their inputs.

@@ -9,13 +9,12 @@ int64_t kda_chunk_scratch_floats(int64_t max_tokens, int64_t dim) { return 2 * m
 
 void kda_chunk(float* state, int64_t dim, int64_t tokens, const float* q, const float* k, const float* v, const float* decay,
                const float* beta, float* o, float* scratch) {
-  float* log_decay = scratch;               // [tokens, dim] cumulative
-  float* u = log_decay + tokens * dim;      // [tokens, dim]
-  float* kk = u + tokens * dim;             // [tokens, tokens]
-  float* qk = kk + tokens * tokens;         // [tokens, tokens]
+  float* log_decay = scratch;           // [tokens, dim] cumulative
+  float* u = log_decay + tokens * dim;  // [tokens, dim]
+  float* kk = u + tokens * dim;         // [tokens, tokens]
+  float* qk = kk + tokens * tokens;     // [tokens, tokens]
   for (int64_t i = 0; i < tokens; ++i)
-    for (int64_t c = 0; c < dim; ++c)
-      log_decay[i * dim + c] = std::log(decay[i * dim + c]) + (i > 0 ? log_decay[(i - 1) * dim + c] : 0.0F);
+    for (int64_t c = 0; c < dim; ++c) log_decay[i * dim + c] = std::log(decay[i * dim + c]) + (i > 0 ? log_decay[(i - 1) * dim + c] : 0.0F);
 
   for (int64_t i = 0; i < tokens; ++i) {
     for (int64_t j = 0; j <= i; ++j) {

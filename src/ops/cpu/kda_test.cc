@@ -166,7 +166,8 @@ TEST(Kda, VerifyLeavesStateAloneAndFoldCommitsItsPrefixBitForBit) {
       y.resize(expected.size());
       EXPECT_EQ(y, expected) << isa_name(isa);
       const int32_t slot = 0;
-      ops::KdaFoldParams fold{&slot, &accepted, 1, verified.weights, {verified.slot.data(), static_cast<int64_t>(verified.slot.size())}, verified.layout};
+      ops::KdaFoldParams fold{
+          &slot, &accepted, 1, verified.weights, {verified.slot.data(), static_cast<int64_t>(verified.slot.size())}, verified.layout};
       runner.run(runner.ops().kda_fold, fold);
       EXPECT_EQ(std::vector<std::byte>(verified.slot.begin(), verified.slot.begin() + verified.layout.ring_offset),
                 std::vector<std::byte>(plain.slot.begin(), plain.slot.begin() + plain.layout.ring_offset))

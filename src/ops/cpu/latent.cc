@@ -59,10 +59,9 @@ void read_latent(const RowKernels& kernels, const LatentLayout& layout, const st
 }
 
 void register_latent(ops::OpTable& table) {
-  table.latent_write = {run_write, [](const LatentWriteParams& p) { return is_float_type(p.x.dtype); },
-                        [](const ops::Executor& e, const LatentWriteParams& p) {
-                          return align_up(e.pool().size() * p.layout.dim * 4, kBufferAlignment);
-                        }};
+  table.latent_write = {
+      run_write, [](const LatentWriteParams& p) { return is_float_type(p.x.dtype); },
+      [](const ops::Executor& e, const LatentWriteParams& p) { return align_up(e.pool().size() * p.layout.dim * 4, kBufferAlignment); }};
 }
 
 }  // namespace baton::cpu

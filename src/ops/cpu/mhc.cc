@@ -43,11 +43,13 @@ void for_rows(ops::Context& ctx, int64_t rows, int64_t s, int64_t d, const Fn& f
   ctx.workspace->release(mark);
 }
 
-int64_t rows_workspace(const ops::Executor& e, int64_t s, int64_t d) { return e.pool().size() * RowScratch::bytes(s, d) + kBufferAlignment; }
+int64_t rows_workspace(const ops::Executor& e, int64_t s, int64_t d) {
+  return e.pool().size() * RowScratch::bytes(s, d) + kBufferAlignment;
+}
 
 // The expanded streams of row r, rounded to their type, both in memory and (as floats) in the scratch or in place.
-const float* expand_row(const RowKernels& kernels, const MatrixView& streams, const ConstMatrixView& y, const MhcCoefficients& from, int64_t s,
-                        int64_t r, RowScratch& scratch) {
+const float* expand_row(const RowKernels& kernels, const MatrixView& streams, const ConstMatrixView& y, const MhcCoefficients& from,
+                        int64_t s, int64_t r, RowScratch& scratch) {
   const int64_t d = streams.cols / s;
   const float* output = float_row(kernels, y, r, 0, d, scratch.y);
   if (streams.dtype == DType::kF32) {
@@ -99,7 +101,7 @@ void coefficients(const MhcMixParams& p, const float* m, float* pre, float* post
 }
 
 struct MixScratch {
-  MatrixView mix;    // [m, (2 + s) s]
+  MatrixView mix;          // [m, (2 + s) s]
   MatrixView inverse_rms;  // [m, 1]
   MixScratch(Arena& arena, const MhcMixParams& p)
       : mix(arena.matrix(DType::kF32, p.streams.rows, (2 + p.stream_count) * p.stream_count)),
@@ -113,8 +115,8 @@ void run_mix(ops::Context& ctx, const MhcMixParams& p) {
   const int64_t mark = ctx.workspace->mark();
   const MixScratch scratch(*ctx.workspace, p);
   for_rows(ctx, p.streams.rows, s, d, [&](int64_t r, RowScratch& row) {
-    const float* x = p.y.empty() ? float_row(kernels, p.streams, r, 0, s * d, row.streams)
-                                 : expand_row(kernels, p.streams, p.y, p.from, s, r, row);
+    const float* x =
+        p.y.empty() ? float_row(kernels, p.streams, r, 0, s * d, row.streams) : expand_row(kernels, p.streams, p.y, p.from, s, r, row);
     *scratch.inverse_rms.row<float>(r) = 1.0F / std::sqrt(kernels.sum_squares(x, s * d) / static_cast<float>(s * d) + p.norm_eps);
   });
   const ops::GemmOutput product{p.fn, scratch.mix};
@@ -153,10 +155,9 @@ void run_final(ops::Context& ctx, const MhcFinalParams& p) {
 }  // namespace
 
 void register_mhc(ops::OpTable& table) {
-  table.mhc_expand = {run_expand, [](const MhcExpandParams& p) { return is_float_type(p.streams.dtype) && is_float_type(p.y.dtype); },
-                      [](const ops::Executor& e, const MhcExpandParams& p) {
-                        return rows_workspace(e, p.stream_count, p.streams.cols / p.stream_count);
-                      }};
+  table.mhc_expand = {
+      run_expand, [](const MhcExpandParams& p) { return is_float_type(p.streams.dtype) && is_float_type(p.y.dtype); },
+      [](const ops::Executor& e, const MhcExpandParams& p) { return rows_workspace(e, p.stream_count, p.streams.cols / p.stream_count); }};
   table.mhc_mix = {run_mix, [](const MhcMixParams& p) { return is_float_type(p.streams.dtype) && is_float_type(p.x.dtype); },
                    [](const ops::Executor& e, const MhcMixParams& p) {
                      Arena plan;
@@ -165,10 +166,9 @@ void register_mhc(ops::OpTable& table) {
                      const int64_t gemm = e.table().gemm.workspace_bytes(e, {.x = p.streams, .outputs = {&product, 1}});
                      return plan.peak() + std::max(gemm, rows_workspace(e, p.stream_count, p.streams.cols / p.stream_count));
                    }};
-  table.mhc_final = {run_final, [](const MhcFinalParams& p) { return is_float_type(p.streams.dtype) && is_float_type(p.h.dtype); },
-                     [](const ops::Executor& e, const MhcFinalParams& p) {
-                       return rows_workspace(e, p.stream_count, p.streams.cols / p.stream_count);
-                     }};
+  table.mhc_final = {
+      run_final, [](const MhcFinalParams& p) { return is_float_type(p.streams.dtype) && is_float_type(p.h.dtype); },
+      [](const ops::Executor& e, const MhcFinalParams& p) { return rows_workspace(e, p.stream_count, p.streams.cols / p.stream_count); }};
 }
 
 }  // namespace baton::cpu

@@ -104,7 +104,8 @@ TEST(Mhc, ExpandUsesTheTransposedMatrixAndFusingItChangesNoBit) {
         for (int64_t c = 0; c < site.d; ++c) {
           double sum = double{site.post[static_cast<size_t>(r * 4 + i)]} * site.y[static_cast<size_t>(r * site.d + c)];
           for (int64_t j = 0; j < 4; ++j)
-            sum += double{site.comb[static_cast<size_t>((r * 4 + j) * 4 + i)]} * site.streams[static_cast<size_t>((r * 4 + j) * site.d + c)];
+            sum +=
+                double{site.comb[static_cast<size_t>((r * 4 + j) * 4 + i)]} * site.streams[static_cast<size_t>((r * 4 + j) * site.d + c)];
           expected.push_back(sum);
         }
     EXPECT_LT(relative_error(apart, expected), 1e-6) << isa_name(isa);

@@ -24,16 +24,11 @@ class SelectedTokens {
  public:
   template <class Params>
   SelectedTokens(const Params& p, int64_t r)
-      : pools_(p.selection.pools + r * p.selection.pool_capacity),
-        pooled_(int64_t{p.selection.counts[r]} * p.pool),
-        pool_(p.pool),
-        tail_begin_(p.selection.tail_begin[r]),
-        count_(pooled_ + p.batch.positions[r] + 1 - tail_begin_) {}
+      : pools_(p.selection.pools + r * p.selection.pool_capacity), pooled_(int64_t{p.selection.counts[r]} * p.pool), pool_(p.pool),
+        tail_begin_(p.selection.tail_begin[r]), count_(pooled_ + p.batch.positions[r] + 1 - tail_begin_) {}
 
   int64_t count() const { return count_; }
-  int64_t operator[](int64_t i) const {
-    return i < pooled_ ? int64_t{pools_[i / pool_]} * pool_ + i % pool_ : tail_begin_ + i - pooled_;
-  }
+  int64_t operator[](int64_t i) const { return i < pooled_ ? int64_t{pools_[i / pool_]} * pool_ + i % pool_ : tail_begin_ + i - pooled_; }
 
  private:
   const int32_t* pools_;
@@ -58,12 +53,8 @@ struct AttendScratch {
   float* sum;
 
   AttendScratch(Arena& arena, int64_t heads, int64_t dim)
-      : q(arena.array<float>(heads * dim)),
-        out(arena.array<float>(heads * dim)),
-        rows(arena.array<float>(kBlockTokens * dim)),
-        scores(arena.array<float>(heads * kBlockTokens)),
-        max(arena.array<float>(heads)),
-        sum(arena.array<float>(heads)) {}
+      : q(arena.array<float>(heads * dim)), out(arena.array<float>(heads * dim)), rows(arena.array<float>(kBlockTokens * dim)),
+        scores(arena.array<float>(heads * kBlockTokens)), max(arena.array<float>(heads)), sum(arena.array<float>(heads)) {}
   static int64_t bytes(int64_t heads, int64_t dim) {
     Arena plan;
     AttendScratch(plan, heads, dim);
@@ -130,11 +121,8 @@ struct ExpandedScratch {
 
   ExpandedScratch(Arena& arena, const MlaAttendExpandedParams& p)
       : latents(arena.matrix(DType::kF32, expanded_tokens(p), p.layout.dim)),
-        key(arena.matrix(DType::kF32, expanded_tokens(p), p.key[0].n)),
-        value(arena.matrix(DType::kF32, expanded_tokens(p), p.value[0].n)),
-        q(arena.array<float>(p.key[0].n)),
-        scores(arena.array<float>(expanded_tokens(p))),
-        out(arena.array<float>(p.value[0].n)) {}
+        key(arena.matrix(DType::kF32, expanded_tokens(p), p.key[0].n)), value(arena.matrix(DType::kF32, expanded_tokens(p), p.value[0].n)),
+        q(arena.array<float>(p.key[0].n)), scores(arena.array<float>(expanded_tokens(p))), out(arena.array<float>(p.value[0].n)) {}
 };
 
 void expanded_head(ops::Context& ctx, const MlaAttendExpandedParams& p, ExpandedScratch& s, int64_t r, int64_t h, int64_t tokens) {
@@ -178,14 +166,14 @@ void register_attention(ops::OpTable& table) {
                       [](const ops::Executor& e, const MlaAttendParams& p) {
                         return e.pool().size() * AttendScratch::bytes(p.heads, p.layout.dim) + kBufferAlignment;
                       }};
-  table.mla_attend_expanded = {
-      run_attend_expanded, [](const MlaAttendExpandedParams& p) { return is_float_type(p.q.dtype) && is_float_type(p.out.dtype); },
-      [](const ops::Executor& e, const MlaAttendExpandedParams& p) {
-        Arena plan;
-        const ExpandedScratch s(plan, p);
-        const ops::GemmOutput products[2] = {{p.key[0], s.key}, {p.value[0], s.value}};
-        return plan.peak() + e.table().gemm.workspace_bytes(e, {.x = s.latents, .outputs = products});
-      }};
+  table.mla_attend_expanded = {run_attend_expanded,
+                               [](const MlaAttendExpandedParams& p) { return is_float_type(p.q.dtype) && is_float_type(p.out.dtype); },
+                               [](const ops::Executor& e, const MlaAttendExpandedParams& p) {
+                                 Arena plan;
+                                 const ExpandedScratch s(plan, p);
+                                 const ops::GemmOutput products[2] = {{p.key[0], s.key}, {p.value[0], s.value}};
+                                 return plan.peak() + e.table().gemm.workspace_bytes(e, {.x = s.latents, .outputs = products});
+                               }};
 }
 
 }  // namespace baton::cpu

@@ -53,14 +53,12 @@ void run_rms_norm(ops::Context& ctx, const RmsNormParams& p) {
 }  // namespace
 
 void register_rows(ops::OpTable& table) {
-  table.embed = {run_embed, [](const EmbedParams& p) { return is_float_type(p.table.dtype) && is_float_type(p.y.dtype); },
-                 [](const ops::Executor& e, const EmbedParams& p) {
-                   return align_up(e.pool().size() * p.table.cols * 4, kBufferAlignment);
-                 }};
-  table.rms_norm = {run_rms_norm, [](const RmsNormParams& p) { return is_float_type(p.x.dtype) && is_float_type(p.y.dtype); },
-                    [](const ops::Executor& e, const RmsNormParams& p) {
-                      return align_up(e.pool().size() * 2 * p.x.cols * 4, kBufferAlignment);
-                    }};
+  table.embed = {
+      run_embed, [](const EmbedParams& p) { return is_float_type(p.table.dtype) && is_float_type(p.y.dtype); },
+      [](const ops::Executor& e, const EmbedParams& p) { return align_up(e.pool().size() * p.table.cols * 4, kBufferAlignment); }};
+  table.rms_norm = {
+      run_rms_norm, [](const RmsNormParams& p) { return is_float_type(p.x.dtype) && is_float_type(p.y.dtype); },
+      [](const ops::Executor& e, const RmsNormParams& p) { return align_up(e.pool().size() * 2 * p.x.cols * 4, kBufferAlignment); }};
 }
 
 }  // namespace baton::cpu

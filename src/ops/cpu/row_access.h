@@ -7,7 +7,8 @@
 namespace baton::cpu {
 
 // Columns [first, first + count) of row r: in place when the view already holds floats, else widened into scratch.
-inline const float* float_row(const RowKernels& kernels, const ConstMatrixView& view, int64_t r, int64_t first, int64_t count, float* scratch) {
+inline const float* float_row(const RowKernels& kernels, const ConstMatrixView& view, int64_t r, int64_t first, int64_t count,
+                              float* scratch) {
   const std::byte* p = view.row_bytes(r) + first * dtype_bytes(view.dtype);
   if (view.dtype == DType::kF32) return reinterpret_cast<const float*>(p);
   kernels.widen(p, view.dtype, scratch, count);

@@ -69,8 +69,9 @@ void run_sample(ops::Context& ctx, const SampleParams& p) {
 }  // namespace
 
 void register_sample(ops::OpTable& table) {
-  table.sample = {run_sample, [](const SampleParams& p) { return p.logits.dtype == DType::kF32; },
-                  [](const ops::Executor& e, const SampleParams& p) { return align_up(e.pool().size() * p.logits.cols * 4, kBufferAlignment); }};
+  table.sample = {
+      run_sample, [](const SampleParams& p) { return p.logits.dtype == DType::kF32; },
+      [](const ops::Executor& e, const SampleParams& p) { return align_up(e.pool().size() * p.logits.cols * 4, kBufferAlignment); }};
 }
 
 }  // namespace baton::cpu

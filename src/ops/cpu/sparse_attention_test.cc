@@ -83,8 +83,8 @@ struct Chosen {
   std::vector<int32_t> pools, counts, tails;
   ops::Selection selection;
   Chosen(int64_t rows, int32_t capacity)
-      : pools(static_cast<size_t>(rows * capacity)), counts(static_cast<size_t>(rows)), tails(static_cast<size_t>(rows)),
-        selection{pools.data(), counts.data(), tails.data(), capacity} {}
+      : pools(static_cast<size_t>(rows * capacity)), counts(static_cast<size_t>(rows)),
+        tails(static_cast<size_t>(rows)), selection{pools.data(), counts.data(), tails.data(), capacity} {}
 };
 
 TEST(Indexer, PooledKeysMatchDoubleForEveryChunkingAndPool) {
@@ -121,7 +121,8 @@ TEST(Indexer, PooledKeysMatchDoubleForEveryChunkingAndPool) {
             double norm = 0;
             double value = 0;
             for (int64_t s = 0; s < pool; ++s) {
-              const double e = std::exp(double{d.gamma[static_cast<size_t>((p * pool + s) * dim + i)]} + d.ape[static_cast<size_t>(s * dim + i)]);
+              const double e =
+                  std::exp(double{d.gamma[static_cast<size_t>((p * pool + s) * dim + i)]} + d.ape[static_cast<size_t>(s * dim + i)]);
               norm += e;
               value += e * normed[static_cast<size_t>(s)][static_cast<size_t>(i)];
             }
@@ -213,7 +214,8 @@ TEST(Latent, RowsRoundTripThroughEveryStorageType) {
                ops::MlaAttendParams{c.batch(0, n), view(q, n), 1, 0.1F, c.page_pool(), c.latent, chosen.selection, 4, view(out, n)});
     for (int64_t t = 0; t < n; ++t) {
       double square = 0;
-      for (int64_t i = 0; i < dim; ++i) square += double{x[static_cast<size_t>(t * dim + i)]} * x[static_cast<size_t>(t * dim + i)] / static_cast<double>(dim);
+      for (int64_t i = 0; i < dim; ++i)
+        square += double{x[static_cast<size_t>(t * dim + i)]} * x[static_cast<size_t>(t * dim + i)] / static_cast<double>(dim);
       for (int64_t i = 0; i < dim; ++i) {
         const double expected = x[static_cast<size_t>(t * dim + i)] / std::sqrt(square + 1e-5) * w[static_cast<size_t>(i)];
         EXPECT_NEAR(out[static_cast<size_t>(t * dim + i)], expected, bound * std::fabs(expected) + bound * 0.1) << dtype_name(type);
@@ -243,8 +245,8 @@ TEST(MlaAttend, MatchesDoubleOverPoolsAndTail) {
           chosen.pools[static_cast<size_t>(t * 12 + chosen.counts[static_cast<size_t>(t)]++)] = i;
       }
       std::vector<float> out(q.size());
-      runner.run(runner.ops().mla_attend,
-                 ops::MlaAttendParams{c.batch(0, n), view(q, n), heads, 0.2F, c.page_pool(), c.latent, chosen.selection, pool, view(out, n)});
+      runner.run(runner.ops().mla_attend, ops::MlaAttendParams{c.batch(0, n), view(q, n), heads, 0.2F, c.page_pool(), c.latent,
+                                                               chosen.selection, pool, view(out, n)});
       std::vector<double> expected;
       for (int64_t t = 0; t < n; ++t) {
         std::vector<int64_t> tokens;
@@ -256,10 +258,12 @@ TEST(MlaAttend, MatchesDoubleOverPoolsAndTail) {
           double norm = 0;
           for (const int64_t s : tokens) {
             double square = 0;
-            for (int64_t i = 0; i < dim; ++i) square += double{x[static_cast<size_t>(s * dim + i)]} * x[static_cast<size_t>(s * dim + i)] / static_cast<double>(dim);
+            for (int64_t i = 0; i < dim; ++i)
+              square += double{x[static_cast<size_t>(s * dim + i)]} * x[static_cast<size_t>(s * dim + i)] / static_cast<double>(dim);
             const double inverse = 1 / std::sqrt(square + 1e-5);
             double z = 0;
-            for (int64_t i = 0; i < dim; ++i) z += double{q[static_cast<size_t>((t * heads + h) * dim + i)]} * x[static_cast<size_t>(s * dim + i)] * inverse;
+            for (int64_t i = 0; i < dim; ++i)
+              z += double{q[static_cast<size_t>((t * heads + h) * dim + i)]} * x[static_cast<size_t>(s * dim + i)] * inverse;
             const double e = std::exp(0.2 * z);
             norm += e;
             for (int64_t i = 0; i < dim; ++i) o[static_cast<size_t>(i)] += e * x[static_cast<size_t>(s * dim + i)] * inverse;

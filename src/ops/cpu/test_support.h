@@ -65,7 +65,8 @@ class OpRunner {
     Arena arena(base, bytes);
     ops::Context context{&backend_.executor(), &arena};
     op.run(context, params);
-    for (std::byte* p = base + bytes; p < memory.data() + memory.size(); ++p) ASSERT_EQ(*p, std::byte{0xA5}) << "an op wrote past its workspace";
+    for (std::byte* p = base + bytes; p < memory.data() + memory.size(); ++p)
+      ASSERT_EQ(*p, std::byte{0xA5}) << "an op wrote past its workspace";
     EXPECT_EQ(arena.mark(), 0);
   }
   const ops::OpTable& ops() const { return backend_.ops(); }

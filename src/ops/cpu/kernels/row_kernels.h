@@ -32,7 +32,8 @@ struct RowKernels {
   void (*l2_normalise)(float* x, float factor, int64_t n);
   // decay[c] = exp(lower * sigmoid(rate * (a[c] + bias[c])))
   void (*kda_decay)(const float* a, const float* bias, float rate, float lower, float* decay, int64_t n);
-  // One head over consecutive tokens, columns [v0, v1) of the state [dim, dim]. q, k, decay: [tokens, stride]; v, o likewise; beta: [tokens, beta_stride].
+  // One head over consecutive tokens, columns [v0, v1) of the state [dim, dim]. q, k, v, decay: [tokens, stride]; o: [tokens, o_stride];
+  // beta: [tokens, beta_stride].
   void (*kda_recur)(float* state, int64_t dim, int64_t v0, int64_t v1, int64_t tokens, const float* q, const float* k, const float* v,
                     const float* decay, int64_t stride, const float* beta, int64_t beta_stride, float* o, int64_t o_stride);
   // y = o / sqrt(mean o^2 + eps) * w * sigmoid(z); y may alias o
@@ -45,7 +46,8 @@ struct RowKernels {
   // In-place orthonormal Walsh-Hadamard transform of a power of two length.
   void (*hadamard)(float* x, int64_t n);
 
-  // Online softmax over one block of keys: q [heads, dim], rows [count, dim]; running max [heads], sum [heads], out [heads, dim] unnormalised.
+  // Online softmax over one block of keys: q [heads, dim], rows [count, dim]; running max [heads], sum [heads], out [heads, dim], not yet
+  // divided by the sum.
   void (*attend_block)(const float* q, const float* rows, int64_t count, int64_t heads, int64_t dim, float scale, float* max, float* sum,
                        float* out, float* scratch /* [heads * count] */);
 

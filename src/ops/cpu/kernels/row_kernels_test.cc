@@ -101,8 +101,8 @@ TEST(RowKernels, BlockedAttentionMatchesDouble) {
         std::vector<float> out(static_cast<size_t>(heads * dim));
         std::vector<float> scratch(static_cast<size_t>(heads * 64));
         for (int64_t first = 0; first < keys; first += 30)
-          row_kernels(isa).attend_block(q.data(), &rows[static_cast<size_t>(first * dim)], std::min<int64_t>(30, keys - first), heads, dim, 0.3F,
-                                        max.data(), sum.data(), out.data(), scratch.data());
+          row_kernels(isa).attend_block(q.data(), &rows[static_cast<size_t>(first * dim)], std::min<int64_t>(30, keys - first), heads, dim,
+                                        0.3F, max.data(), sum.data(), out.data(), scratch.data());
         std::vector<double> expected;
         for (int64_t h = 0; h < heads; ++h) {
           std::vector<double> p;
