@@ -6,8 +6,8 @@
         [--no-transformers]                          needs torch and transformers >= 5.17 in this interpreter
 
 The checkpoint comes from `baton synth --config bench/configs/cpu-43m.json` (random BF16 weights). Peers alternate with Baton, so that a
-change of the machine's speed meets all of them; the figures are medians. The floor is stated beside them: the weights that one token touches
-bound decode by bandwidth, its FLOPs bound prefill by matrix rate (`bench_gemm` measures both rates).
+change of the machine's speed meets all of them; the figures are medians. The floor is stated beside them: the weights that one token
+touches bound decode by bandwidth, its FLOPs bound prefill by matrix rate (`bench_gemm` measures both rates).
 """
 import argparse
 import json
@@ -69,8 +69,7 @@ def write_tokenizer(folder):
                      post_processor=None,
                      decoder=dict(type="ByteLevel", add_prefix_space=True, trim_offsets=True, use_regex=True),
                      model=dict(type="BPE", dropout=None, unk_token=None, continuing_subword_prefix="", end_of_word_suffix="",
-                                fuse_unk=False,
-                                byte_fallback=False, ignore_merges=False, vocab=vocab, merges=merges))
+                                fuse_unk=False, byte_fallback=False, ignore_merges=False, vocab=vocab, merges=merges))
     with open(os.path.join(folder, "tokenizer.json"), "w") as f:
         json.dump(tokenizer, f)
     with open(os.path.join(folder, "tokenizer_config.json"), "w") as f:
