@@ -31,8 +31,9 @@ void report(const char* name, const char* variant, double value, const char* uni
     std::fprintf(json, "{\"ceiling\":\"%s\",\"variant\":\"%s\",\"value\":%.3f,\"unit\":\"%s\"}\n", name, variant, value, unit);
 }
 
-// `lanes` threads of each block's only warp keep `stages` copies of `chunk` bytes in flight each; nobody reads them. Order 0: each block walks its
-// own contiguous part; order 1: blocks interleave chunks; order 2: pseudo-random multiples of `chunk` (`chunks` is a power of two).
+// `lanes` threads of each block's only warp keep `stages` copies of `chunk` bytes in flight each; nobody reads them. Order 0: each block
+// walks its own contiguous part; order 1: blocks interleave chunks; order 2: pseudo-random multiples of `chunk` (`chunks` is a power of
+// two).
 __global__ void __launch_bounds__(32)
     read_stream(const uint8_t* data, int64_t chunks, uint32_t chunk, int stages, int order, int64_t per_lane) {
   extern __shared__ __align__(1024) uint8_t memory[];

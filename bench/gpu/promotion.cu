@@ -1,5 +1,5 @@
-// How much of the tensor cores' time survives two-level accumulation: inner loops on operands that stay in shared memory, counted in clock cycles so
-// that power and clocks do not matter. Rows on the M side, as in the prefill kernel. usage: promotion
+// How much of the tensor cores' time survives two-level accumulation: inner loops on operands that stay in shared memory, counted in clock
+// cycles so that power and clocks do not matter. Rows on the M side, as in the prefill kernel. usage: promotion
 #include <string>
 
 #include "ops/cuda/device/launch.cuh"

@@ -106,7 +106,8 @@ def around(rows, local_rows):
         rows_q, rows_s = q.view(torch.uint8)[index], s[index]
         g, u = gu.float().chunk(2, -1)
         h, h_s = quantise(torch.nn.functional.silu(g.clamp_max(10)) * u.clamp(-10, 10))
-        out = torch.zeros(rows, WIDTH, device="cuda").index_add_(0, index, y.float() * w).bfloat16()
+        out = torch.zeros(rows, WIDTH, device="cuda")
+        out = out.index_add_(0, index, y.float() * w).bfloat16()
         return rows_q, rows_s, h, h_s, out
 
     report("eager quantise, permute, SwiGLU, combine", f"{rows} rows, {local_rows} local", chain, 1, 0, 0)
@@ -132,8 +133,8 @@ def main():
     x = codes(m, k)
     sa = (torch.rand(k // 128, m, device="cuda") + 0.5).t()
     sb = (torch.rand(n // 128, k // 128, device="cuda") + 0.5).t()
-    report("torch._scaled_mm block fp8 (cuBLASLt)", f"{m} x {n} x {k}", lambda i: torch._scaled_mm(x, w[i].t(), sa, sb, out_dtype=torch.bfloat16), 4, 2.0 * m * n * k,
-           n * k + m * k + 2 * m * n)
+    report("torch._scaled_mm block fp8 (cuBLASLt)", f"{m} x {n} x {k}",
+           lambda i: torch._scaled_mm(x, w[i].t(), sa, sb, out_dtype=torch.bfloat16), 4, 2.0 * m * n * k, n * k + m * k + 2 * m * n)
     if a.json:
         with open(a.json, "w") as f:
             json.dump(results, f, indent=1)

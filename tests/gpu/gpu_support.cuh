@@ -12,13 +12,13 @@
 #include <thread>
 #include <vector>
 
-#define CUDA_OK(call)                                                                                  \
-  do {                                                                                                 \
-    const cudaError_t error_ = (call);                                                                 \
-    if (error_ != cudaSuccess) {                                                                       \
+#define CUDA_OK(call)                                                                                 \
+  do {                                                                                                \
+    const cudaError_t error_ = (call);                                                                \
+    if (error_ != cudaSuccess) {                                                                      \
       std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error_)); \
-      std::exit(2);                                                                                    \
-    }                                                                                                  \
+      std::exit(2);                                                                                   \
+    }                                                                                                 \
   } while (false)
 
 namespace baton::gpu_test {
@@ -27,7 +27,9 @@ template <class T>
 class DeviceArray {
  public:
   DeviceArray() = default;
-  explicit DeviceArray(int64_t count) : count_(count) { CUDA_OK(cudaMalloc(&data_, static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(T))); }
+  explicit DeviceArray(int64_t count) : count_(count) {
+    CUDA_OK(cudaMalloc(&data_, static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(T)));
+  }
   explicit DeviceArray(const std::vector<T>& host) : DeviceArray(static_cast<int64_t>(host.size())) {
     CUDA_OK(cudaMemcpy(data_, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
   }
@@ -77,7 +79,8 @@ __host__ __device__ inline uint8_t random_code(uint64_t x) {
   return static_cast<uint8_t>(((m & 1) << 7) | (static_cast<uint64_t>(exponent) << 3) | ((m >> 1) & 7));
 }
 __global__ void fill_codes(uint64_t* out, int64_t words, uint64_t seed) {
-  for (int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; i < words; i += static_cast<int64_t>(gridDim.x) * blockDim.x) {
+  for (int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; i < words;
+       i += static_cast<int64_t>(gridDim.x) * blockDim.x) {
     uint64_t w = 0;
     for (int b = 0; b < 8; ++b) w |= static_cast<uint64_t>(random_code(seed + static_cast<uint64_t>(i) * 8 + b)) << (8 * b);
     out[i] = w;

@@ -34,7 +34,8 @@ inline std::vector<int32_t> make_routing(const MoeCase& c) {
     std::vector<int32_t> order(static_cast<size_t>(p.experts_total));
     std::iota(order.begin(), order.end(), 0);
     std::sort(order.begin(), order.end(), [&](int a, int b) { return mix(c.seed * 7 + a) < mix(c.seed * 7 + b); });
-    for (int r = 0; r < p.experts_total; ++r) log_weight[static_cast<size_t>(order[static_cast<size_t>(r)])] = -std::log(static_cast<float>(r + 1));
+    for (int r = 0; r < p.experts_total; ++r)
+      log_weight[static_cast<size_t>(order[static_cast<size_t>(r)])] = -std::log(static_cast<float>(r + 1));
   }
   std::vector<int32_t> ids(static_cast<size_t>(p.rows * p.choices));
   parallel_for(p.rows, [&](int64_t row) {

@@ -43,12 +43,14 @@ inline HostWeights random_weights(const MoeCase& c) {
     const uint64_t base = c.seed * 977 + (static_cast<uint64_t>(++salt) << 40);
     const int64_t part = 1 << 16;
     parallel_for((bytes + part - 1) / part, [&](int64_t t) {
-      for (int64_t i = t * part; i < std::min(bytes, (t + 1) * part); ++i) (*matrix)[static_cast<size_t>(i)] = random_code(base + static_cast<uint64_t>(i));
+      for (int64_t i = t * part; i < std::min(bytes, (t + 1) * part); ++i)
+        (*matrix)[static_cast<size_t>(i)] = random_code(base + static_cast<uint64_t>(i));
     });
   }
   for (auto* scale : {&w.gate_scale, &w.up_scale, &w.down_scale}) {
     scale->resize(static_cast<size_t>(p.experts_local * (p.inner / 128) * (p.width / 128)));
-    for (size_t i = 0; i < scale->size(); ++i) (*scale)[i] = 1.6e-4F * (0.5F + unit(c.seed * 13 + i + (static_cast<uint64_t>(++salt) << 33)));
+    for (size_t i = 0; i < scale->size(); ++i)
+      (*scale)[i] = 1.6e-4F * (0.5F + unit(c.seed * 13 + i + (static_cast<uint64_t>(++salt) << 33)));
   }
   return w;
 }
@@ -76,10 +78,10 @@ inline DeviceWeights upload(const MoeCase& c, const HostWeights& h) {
 
 struct CheckResult {
   bool ok = true;
-  double h_error = 0;         // relative L2 of dequantised h against double
-  double h_scale_error = 0;   // largest relative error of a scale of h
-  double h_step = 0;          // share of codes that differ from the rounded reference
-  double y_error = 0;         // relative L2 of y against double on the device's own h
+  double h_error = 0;        // relative L2 of dequantised h against double
+  double h_scale_error = 0;  // largest relative error of a scale of h
+  double h_step = 0;         // share of codes that differ from the rounded reference
+  double y_error = 0;        // relative L2 of y against double on the device's own h
   std::string failures;
   void expect(bool condition, const std::string& what) {
     if (!condition) failures += (failures.empty() ? "" : "; ") + what;
@@ -146,10 +148,12 @@ inline CheckResult check_case(const MoeCase& c, int max_slots) {
   for (size_t i = 0; i < plan.row_slot.size(); ++i)
     if (plan.row_slot[i] >= 0) entries.emplace_back(static_cast<int64_t>(i), plan.row_slot[i]);
   if (static_cast<int>(entries.size()) > max_slots) {
-    std::sort(entries.begin(), entries.end(), [&](auto a, auto b) { return mix(c.seed + static_cast<uint64_t>(a.first)) < mix(c.seed + static_cast<uint64_t>(b.first)); });
+    std::sort(entries.begin(), entries.end(),
+              [&](auto a, auto b) { return mix(c.seed + static_cast<uint64_t>(a.first)) < mix(c.seed + static_cast<uint64_t>(b.first)); });
     entries.resize(static_cast<size_t>(max_slots));
   }
-  std::vector<double> h_num(entries.size()), h_den(entries.size()), y_num(entries.size()), y_den(entries.size()), scale_error(entries.size());
+  std::vector<double> h_num(entries.size()), h_den(entries.size()), y_num(entries.size()), y_den(entries.size()),
+      scale_error(entries.size());
   std::vector<int64_t> steps(entries.size()), bad(entries.size()), x_bad(entries.size()), unstable(entries.size());
   parallel_for(static_cast<int64_t>(entries.size()), [&](int64_t n) {
     const auto i = static_cast<size_t>(n);

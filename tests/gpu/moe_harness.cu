@@ -71,8 +71,7 @@ int check(bool small) {
     add("medium tiles", {700, 4, 64, 16, 1024, 512}, routing("zipf"), first(16), variant(moe::Variant::kMedium));
     add("rows first", {700, 4, 64, 16, 1024, 512}, routing("zipf"), first(16), variant(moe::Variant::kPrefill));
     add("rows first, few rows", {60, 4, 64, 16, 1024, 512}, first(16), variant(moe::Variant::kPrefill));
-    add("pairs, few rows", {60, 4, 64, 16, 1024, 512}, first(16), variant(moe::Variant::kPrefillPair));
-    add("pairs, many rows", {3000, 4, 64, 16, 512, 1024}, routing("zipf"), first(16), variant(moe::Variant::kPrefillPair));
+    add("rows first, many rows", {3000, 4, 64, 16, 512, 1024}, routing("zipf"), first(16), variant(moe::Variant::kPrefill));
     add("no rows", {0, 8, 32, 8, 1024, 512});
     add("no local choice", {40, 4, 32, 8, 1024, 512}, routing("remote"), first(8));
     add("one expert gets all", {150, 4, 32, 16, 1024, 1024}, routing("one"));

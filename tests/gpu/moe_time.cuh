@@ -24,7 +24,8 @@ struct Stack {
       const int64_t bytes = p.experts_local * p.inner * p.width;
       for (auto* m : {&w.gate, &w.up, &w.down}) {
         *m = DeviceArray<uint8_t>(bytes);
-        fill_codes<<<1056, 256>>>(reinterpret_cast<uint64_t*>(m->get()), bytes / 8, (static_cast<uint64_t>(l) << 44) + reinterpret_cast<uintptr_t>(m->get()));
+        fill_codes<<<1056, 256>>>(reinterpret_cast<uint64_t*>(m->get()), bytes / 8,
+                                  (static_cast<uint64_t>(l) << 44) + reinterpret_cast<uintptr_t>(m->get()));
       }
       for (auto* s : {&w.gate_scale, &w.up_scale, &w.down_scale}) {
         std::vector<float> scale(static_cast<size_t>(p.experts_local * (p.inner / 128) * (p.width / 128)));
@@ -111,21 +112,30 @@ inline void time_shape(const Stack& stack, int64_t rows, const std::string& rout
   const double mlp_us = (both.median - quantised.median) / n;
   const double gu_us = (gate_up.median - quantised.median) / n;
   const double dn_us = (down.median - quantised.median) / n;
-  std::printf("%6ld rows %-8s local rows %6.0f, %4.1f experts: all %7.1f us a layer (%.1f-%.1f) = %.2f ms x42, %3.0f %% of floor %.1f us; serial launches %.1f\n", rows,
-              routing.c_str(), local_rows, used_experts, all.median / n, all.least / n, all.largest / n, all.median / n * 42e-3, 100 * floor_us / (all.median / n), floor_us,
-              serial.median / n);
-  std::printf("        plan %.2f  quantise %.2f  mlp %.1f (%.2f TB/s, %.0f TFLOP/s)  gate-up alone %.1f (%.2f TB/s, %.0f TFLOP/s)  down alone %.1f (%.2f TB/s, %.0f TFLOP/s)  combine %.2f\n",
-              planned.median / n, (quantised.median - planned.median) / n, mlp_us, weight_bytes / mlp_us * 1e-6, flops / mlp_us * 1e-6, gu_us, weight_bytes * 2 / 3 / gu_us * 1e-6,
-              flops * 2 / 3 / gu_us * 1e-6, dn_us, weight_bytes / 3 / dn_us * 1e-6, flops / 3 / dn_us * 1e-6, (combined.median - planned.median) / n);
-  std::printf("        after a rest: all %.1f us a layer (%.1f-%.1f), without combine %.1f\n", burst.median / n, burst.least / n, burst.largest / n, burst_mlp.median / n);
+  std::printf(
+      "%6ld rows %-8s local rows %6.0f, %4.1f experts: all %7.1f us a layer (%.1f-%.1f) = %.2f ms x42, %3.0f %% of floor %.1f us; serial "
+      "launches %.1f\n",
+      rows, routing.c_str(), local_rows, used_experts, all.median / n, all.least / n, all.largest / n, all.median / n * 42e-3,
+      100 * floor_us / (all.median / n), floor_us, serial.median / n);
+  std::printf(
+      "        plan %.2f  quantise %.2f  mlp %.1f (%.2f TB/s, %.0f TFLOP/s)  gate-up alone %.1f (%.2f TB/s, %.0f TFLOP/s)  down alone %.1f "
+      "(%.2f TB/s, %.0f TFLOP/s)  combine %.2f\n",
+      planned.median / n, (quantised.median - planned.median) / n, mlp_us, weight_bytes / mlp_us * 1e-6, flops / mlp_us * 1e-6, gu_us,
+      weight_bytes * 2 / 3 / gu_us * 1e-6, flops * 2 / 3 / gu_us * 1e-6, dn_us, weight_bytes / 3 / dn_us * 1e-6, flops / 3 / dn_us * 1e-6,
+      (combined.median - planned.median) / n);
+  std::printf("        after a rest: all %.1f us a layer (%.1f-%.1f), without combine %.1f\n", burst.median / n, burst.least / n,
+              burst.largest / n, burst_mlp.median / n);
   std::fflush(stdout);
   if (json != nullptr)
     std::fprintf(json,
-                 "{\"op\":\"moe\",\"rows\":%ld,\"routing\":\"%s\",\"layers\":%d,\"local_rows\":%.1f,\"used_experts\":%.2f,\"all_us\":%.2f,\"all_min_us\":%.2f,\"all_max_us\":%.2f,"
-                 "\"serial_us\":%.2f,\"plan_us\":%.2f,\"quantise_us\":%.2f,\"mlp_us\":%.2f,\"gate_up_us\":%.2f,\"down_us\":%.2f,\"combine_us\":%.2f,\"weight_bytes\":%.0f,\"flops\":%.0f,"
+                 "{\"op\":\"moe\",\"rows\":%ld,\"routing\":\"%s\",\"layers\":%d,\"local_rows\":%.1f,\"used_experts\":%.2f,\"all_us\":%.2f,"
+                 "\"all_min_us\":%.2f,\"all_max_us\":%.2f,"
+                 "\"serial_us\":%.2f,\"plan_us\":%.2f,\"quantise_us\":%.2f,\"mlp_us\":%.2f,\"gate_up_us\":%.2f,\"down_us\":%.2f,\"combine_"
+                 "us\":%.2f,\"weight_bytes\":%.0f,\"flops\":%.0f,"
                  "\"floor_us\":%.2f,\"burst_us\":%.2f}\n",
-                 rows, routing.c_str(), stack.layers, local_rows, used_experts, all.median / n, all.least / n, all.largest / n, serial.median / n, planned.median / n,
-                 (quantised.median - planned.median) / n, mlp_us, gu_us, dn_us, (combined.median - planned.median) / n, weight_bytes, flops, floor_us, burst.median / n);
+                 rows, routing.c_str(), stack.layers, local_rows, used_experts, all.median / n, all.least / n, all.largest / n,
+                 serial.median / n, planned.median / n, (quantised.median - planned.median) / n, mlp_us, gu_us, dn_us,
+                 (combined.median - planned.median) / n, weight_bytes, flops, floor_us, burst.median / n);
 }
 
 inline void time_route(int64_t rows, std::FILE* json) {
@@ -163,7 +173,8 @@ inline void time_route(int64_t rows, std::FILE* json) {
   const double bytes = (static_cast<double>(rows) + experts) * width * 2;
   const double flops = 2.0 * static_cast<double>(rows) * experts * width;
   std::printf("route %5ld rows: %.2f us, %.2f TB/s, %.0f TFLOP/s\n", rows, us, bytes / us * 1e-6, flops / us * 1e-6);
-  if (json != nullptr) std::fprintf(json, "{\"op\":\"route\",\"rows\":%ld,\"us\":%.2f,\"bytes\":%.0f,\"flops\":%.0f}\n", rows, us, bytes, flops);
+  if (json != nullptr)
+    std::fprintf(json, "{\"op\":\"route\",\"rows\":%ld,\"us\":%.2f,\"bytes\":%.0f,\"flops\":%.0f}\n", rows, us, bytes, flops);
 }
 
 inline int time_shapes(std::vector<std::string> args) {
@@ -172,15 +183,19 @@ inline int time_shapes(std::vector<std::string> args) {
   moe::Problem p{0, 8, 288, 72, 4096, 2048};
   std::vector<std::string> shapes;
   for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--json" && i + 1 < args.size()) json = std::fopen(args[++i].c_str(), "w");
-    else if (args[i] == "--layers" && i + 1 < args.size()) layers = std::atoi(args[++i].c_str());
-    else shapes.push_back(args[i]);
+    if (args[i] == "--json" && i + 1 < args.size())
+      json = std::fopen(args[++i].c_str(), "w");
+    else if (args[i] == "--layers" && i + 1 < args.size())
+      layers = std::atoi(args[++i].c_str());
+    else
+      shapes.push_back(args[i]);
   }
   const Stack stack(p, layers);
   for (const auto& s : shapes) {
     const auto colon = s.find(':');
     const int64_t rows = std::atoll(s.substr(0, colon).c_str());
-    if (s.substr(colon + 1) == "route") time_route(rows, json);
+    if (s.substr(colon + 1) == "route")
+      time_route(rows, json);
     else {
       const auto second = s.find(':', colon + 1);
       const auto variant = second == std::string::npos ? std::string() : s.substr(second + 1);

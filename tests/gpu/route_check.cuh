@@ -48,14 +48,16 @@ inline bool check_route(int64_t rows, int32_t experts, int32_t width, int32_t ch
     for (int e = 0; e < experts; ++e) {
       double logit = 0;
       for (int k = 0; k < width; ++k)
-        logit += static_cast<double>(to_float(x[static_cast<size_t>(row * width + k)])) * static_cast<double>(to_float(w[static_cast<size_t>(e) * static_cast<size_t>(width) + static_cast<size_t>(k)]));
+        logit += static_cast<double>(to_float(x[static_cast<size_t>(row * width + k)])) *
+                 static_cast<double>(to_float(w[static_cast<size_t>(e) * static_cast<size_t>(width) + static_cast<size_t>(k)]));
       const double error = std::fabs(1 / (1 + std::exp(-logit)) - s[e]);
       worst[at] = std::max(worst[at], error == error ? error : 1.0);
     }
     // The choice is exact given the device's own scores.
     std::vector<int32_t> order(static_cast<size_t>(experts));
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return s[a] + bias[static_cast<size_t>(a)] > s[b] + bias[static_cast<size_t>(b)]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return s[a] + bias[static_cast<size_t>(a)] > s[b] + bias[static_cast<size_t>(b)]; });
     double total = 0;
     for (int j = 0; j < choices; ++j) total += s[order[static_cast<size_t>(j)]];
     for (int j = 0; j < choices; ++j) {
@@ -67,8 +69,8 @@ inline bool check_route(int64_t rows, int32_t experts, int32_t width, int32_t ch
   const double error = rows > 0 ? *std::max_element(worst.begin(), worst.end()) : 0;
   const auto bad = std::accumulate(wrong.begin(), wrong.end(), int64_t{0});
   const bool ok = error < 1e-5 && bad == 0;
-  std::printf("route %5ld x %d of %d%s        %s  largest error of a score %.1e, wrong choices %ld\n", rows, choices, experts, ties ? ", ties" : "", ok ? "ok  " : "FAIL", error,
-              bad);
+  std::printf("route %5ld x %d of %d%s        %s  largest error of a score %.1e, wrong choices %ld\n", rows, choices, experts,
+              ties ? ", ties" : "", ok ? "ok  " : "FAIL", error, bad);
   return ok;
 }
 

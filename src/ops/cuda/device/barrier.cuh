@@ -1,14 +1,16 @@
 // mbarriers, named barriers and proxy fences.
 //
-// An mbarrier counts arrivals and transaction bytes; the phase flips when both reach zero. Waiters name the parity of the phase that they wait
-// for: a barrier starts in phase 0, so "wait for the n-th completion" is wait(n & 1) with n counted from 0. A wait for parity 1 on a fresh
-// barrier returns at once: that is how a producer finds every stage of a new ring empty.
+// An mbarrier counts arrivals and transaction bytes; the phase flips when both reach zero. Waiters name the parity of the phase that they
+// wait for: a barrier starts in phase 0, so "wait for the n-th completion" is wait(n & 1) with n counted from 0. A wait for parity 1 on a
+// fresh barrier returns at once: that is how a producer finds every stage of a new ring empty.
 //
 // Traps:
-//  * After init() the barrier must be made visible to the copy engine (fence_barrier_init) and to the other threads (__syncthreads, or a cluster
-//    barrier where peers use it).
-//  * Bytes may arrive before expect(): the count may go below zero inside a phase, because the pending arrival of expect() holds the phase open.
-//  * Ordinary stores (also stmatrix) to shared memory that a bulk store or wgmma reads next need fence_async_shared() in every writing thread
+//  * After init() the barrier must be made visible to the copy engine (fence_barrier_init) and to the other threads (__syncthreads, or a
+//    cluster barrier where peers use it).
+//  * Bytes may arrive before expect(): the count may go below zero inside a phase, because the pending arrival of expect() holds the phase
+//    open.
+//  * Ordinary stores (also stmatrix) to shared memory that a bulk store or wgmma reads next need fence_async_shared() in every writing
+//    thread
 //    *before* the barrier that orders writers and reader.
 #pragma once
 
@@ -25,11 +27,9 @@ struct Barrier {
   __device__ __forceinline__ void init(uint32_t arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
   }
-  __device__ __forceinline__ void arrive() {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
-  }
-  // Arrives on the barrier at the same offset in the shared memory of another block of the cluster. Orders nothing beyond that block: enough to
-  // hand back memory that was only read; a release at cluster scope waits for all earlier accesses and costs far more.
+  __device__ __forceinline__ void arrive() { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory"); }
+  // Arrives on the barrier at the same offset in the shared memory of another block of the cluster. Orders nothing beyond that block:
+  // enough to hand back memory that was only read; a release at cluster scope waits for all earlier accesses and costs far more.
   __device__ __forceinline__ void arrive_remote(uint32_t cta_rank) {
     asm volatile(
         "{\n .reg .b32 remote;\n"

@@ -1,7 +1,7 @@
 // Contiguous copies by the copy engine (cp.async.bulk): no descriptor, one instruction for any number of bytes.
 //
-// Traps: source, destination and size are multiples of 16 bytes. Loads complete on an mbarrier, stores in bulk groups of the issuing thread:
-// bulk_wait_read() says that the shared memory may be reused, bulk_wait() that the bytes are written.
+// Traps: source, destination and size are multiples of 16 bytes. Loads complete on an mbarrier, stores in bulk groups of the issuing
+// thread: bulk_wait_read() says that the shared memory may be reused, bulk_wait() that the bytes are written.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,8 @@ def main():
     t = sys.argv[1]
     k = K[t]
     trans = "" if t == "e4m3" else ", 0, 0"
-    print(f"""// d = a b + (accumulate ? d : 0) for one warpgroup: a is 64 x {k}, b is {k} x n, both K-major in shared memory. Written by generate_wgmma.py.
+    print(f"""// d = a b + (accumulate ? d : 0) for one warpgroup: a is 64 x {k}, b is {k} x n, both K-major in shared memory.
+// Written by generate_wgmma.py.
 // Lane 4 g + c of warp w holds d[4 j + 0, 1] = D[16 w + g][8 j + 2 c, + 1] and d[4 j + 2, 3] = D[16 w + g + 8][8 j + 2 c, + 1].
 #pragma once
 

@@ -5,9 +5,9 @@
 
 namespace baton::cuda {
 
-// Programmatic dependent launch. wait_for_predecessor() returns when every kernel before this one in the stream is complete and its writes are
-// visible, *provided that each of them waits as well*: a kernel that does not wait breaks the chain for its successors. Without the launch
-// attribute both calls do nothing. What a kernel reads before the wait must have been written two kernels earlier or more.
+// Programmatic dependent launch. wait_for_predecessor() returns when every kernel before this one in the stream is complete and its writes
+// are visible, *provided that each of them waits as well*: a kernel that does not wait breaks the chain for its successors. Without the
+// launch attribute both calls do nothing. What a kernel reads before the wait must have been written two kernels earlier or more.
 __device__ __forceinline__ void wait_for_predecessor() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 __device__ __forceinline__ void allow_successor() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 

@@ -7,8 +7,8 @@
 
 namespace baton::cuda {
 
-// With `dependent` the kernel may start while its predecessor finishes; it calls wait_for_predecessor() itself (grid.cuh). `cluster` blocks are
-// placed together.
+// With `dependent` the kernel may start while its predecessor finishes; it calls wait_for_predecessor() itself (grid.cuh). `cluster`
+// blocks are placed together.
 template <class... Params, class... Args>
 cudaError_t launch(void (*kernel)(Params...), unsigned grid, unsigned threads, size_t shared, int cluster, bool dependent,
                    cudaStream_t stream, const Args&... args) {

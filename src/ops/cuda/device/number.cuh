@@ -1,7 +1,7 @@
 // Narrow floating-point formats on the device.
 //
-// Traps: cvt.rn.satfinite.e4m3x2.f32 d, a, b puts a into the *upper* byte. e4m3 -> f16 is exact (f16 has more of everything); e4m3 -> bf16 has no
-// instruction on sm_90 and goes through f16 and f32.
+// Traps: cvt.rn.satfinite.e4m3x2.f32 d, a, b puts a into the *upper* byte. e4m3 -> f16 is exact (f16 has more of everything); e4m3 -> bf16
+// has no instruction on sm_90 and goes through f16 and f32.
 #pragma once
 
 #include <cuda_bf16.h>

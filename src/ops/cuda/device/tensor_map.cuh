@@ -1,7 +1,8 @@
-// Two-dimensional box copies (TMA tensor maps). The map is built on the host and passed as a `const __grid_constant__ CUtensorMap` parameter.
+// Two-dimensional box copies (TMA tensor maps). The map is built on the host and passed as a `const __grid_constant__ CUtensorMap`
+// parameter.
 //
-// Traps: the inner box size times the element size is the swizzle width (128 bytes); the outer stride is a multiple of 16 bytes; coordinates
-// outside the tensor read as zero and are not written; destinations with 128-byte swizzle are aligned to 1,024 bytes.
+// Traps: the inner box size times the element size is the swizzle width (128 bytes); the outer stride is a multiple of 16 bytes;
+// coordinates outside the tensor read as zero and are not written; destinations with 128-byte swizzle are aligned to 1,024 bytes.
 #pragma once
 
 #include <cuda.h>
@@ -13,15 +14,18 @@
 
 namespace baton::cuda {
 
-// Row-major [rows, cols] matrix read in boxes of [box_rows, box_cols]. The driver's entry point is looked up at run time: no link with libcuda.
+// Row-major [rows, cols] matrix read in boxes of [box_rows, box_cols]. The driver's entry point is looked up at run time: no link with
+// libcuda.
 inline bool make_tensor_map(CUtensorMap* map, const void* data, CUtensorMapDataType type, int element_bytes, uint64_t rows, uint64_t cols,
                             uint64_t row_stride_bytes, uint32_t box_rows, uint32_t box_cols) {
-  using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
-                              const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+  using Encode =
+      CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
+                   const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
   static const Encode encode = [] {
     void* entry = nullptr;
     cudaDriverEntryPointQueryResult found{};
-    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found) != cudaSuccess) entry = nullptr;
+    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found) != cudaSuccess)
+      entry = nullptr;
     return reinterpret_cast<Encode>(entry);
   }();
   if (encode == nullptr || box_cols * static_cast<uint32_t>(element_bytes) != 128) return false;

@@ -1,9 +1,10 @@
 // Warpgroup matrix products: descriptors and ordering. The instructions themselves: wgmma_e4m3.cuh, wgmma_bf16.cuh.
 //
-// Order of one batch: wgmma_fence(); run(); ... run(); wgmma_commit(); wgmma_wait<pending>(). Registers of the accumulator may not be touched
-// between commit and wait; the compiler serialises the products (warning C7510) when it cannot prove that, so keep loops over them unrolled and the
-// arrays local. The fence is needed again whenever the accumulators were written by other instructions since the last batch.
-// FP8 operands are K-major only. The accumulator of an FP8 product keeps fewer bits than float: sum at most 128 products before adding in float.
+// Order of one batch: wgmma_fence(); run(); ... run(); wgmma_commit(); wgmma_wait<pending>(). Registers of the accumulator may not be
+// touched between commit and wait; the compiler serialises the products (warning C7510) when it cannot prove that, so keep loops over them
+// unrolled and the arrays local. The fence is needed again whenever the accumulators were written by other instructions since the last
+// batch. FP8 operands are K-major only. The accumulator of an FP8 product keeps fewer bits than float: sum at most 128 products before
+// adding in float.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@
 
 namespace baton::cuda {
 
-// K-major operand with rows of 128 bytes in the 128-byte swizzle: atoms of 8 rows = 1,024 bytes, one after the other; `shared` is the first atom
-// (aligned to 1,024 bytes). The next 32 bytes of k are two further in the descriptor's unit of 16 bytes: desc + 2.
+// K-major operand with rows of 128 bytes in the 128-byte swizzle: atoms of 8 rows = 1,024 bytes, one after the other; `shared` is the
+// first atom (aligned to 1,024 bytes). The next 32 bytes of k are two further in the descriptor's unit of 16 bytes: desc + 2.
 __device__ __forceinline__ uint64_t swizzled_operand(const void* shared) {
   constexpr uint64_t kAtomStride = 1024 / 16;
   constexpr uint64_t kSwizzle128 = 1;

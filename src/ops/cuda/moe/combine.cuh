@@ -21,7 +21,8 @@ struct CombineParams {
   int32_t choices;
 };
 
-// kParts: passes of a thread over the row. Slots, weights and the shared row are older than the expert kernel and are read before it is waited for.
+// kParts: passes of a thread over the row. Slots, weights and the shared row are older than the expert kernel and are read before it is
+// waited for.
 template <int kParts>
 __global__ void __launch_bounds__(256) combine_rows(CombineParams p) {
   const int64_t row = blockIdx.x;

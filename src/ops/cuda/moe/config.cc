@@ -13,27 +13,25 @@ bool supported(const Problem& p) {
   // Scale rows are copied in units of 16 bytes (512 columns) and kept for at most 32 blocks of k; a row of x is quantised by one block.
   const auto fits = [](int64_t k) { return k > 0 && k % 512 == 0 && k <= 4096; };
   return p.rows >= 0 && p.choices >= 1 && p.choices <= 16 && p.experts_local >= 1 && p.experts_local <= 512 &&
-         p.experts_total >= p.experts_local && fits(p.width) && fits(p.inner) &&
-         p.rows * p.choices < (int64_t{1} << 30);
+         p.experts_total >= p.experts_local && fits(p.width) && fits(p.inner) && p.rows * p.choices < (int64_t{1} << 30);
 }
 
 Config configure(const Problem& p) {
   const int64_t expected = p.rows * p.choices / std::max<int64_t>(p.experts_total, 1);  // rows an expert when routing is even
-  const Variant variant = expected > 96 ? Variant::kPrefillPair : expected > 12 ? Variant::kMedium : Variant::kDecode;
+  const Variant variant = expected > 96 ? Variant::kPrefill : expected > 12 ? Variant::kMedium : Variant::kDecode;
   return configure(p, variant);
 }
 
 Config configure(const Problem& p, Variant variant) {
   Config c;
   c.variant = variant;
-  c.paired = variant == Variant::kPrefillPair;
-  c.tile_rows = variant == Variant::kDecode ? 64 : c.paired ? 256 : 128;
-  c.even = variant == Variant::kDecode || variant == Variant::kMedium;
+  c.tile_rows = variant == Variant::kDecode ? 64 : 128;
+  c.even = variant != Variant::kPrefill;
   // A row chooses an expert at most once, so it has at most min(choices, experts_local) slots here.
   const int64_t entries = p.rows * std::min<int64_t>(p.choices, p.experts_local);
   const int64_t used_experts = std::min<int64_t>(entries, p.experts_local);
   c.slots = round_up(entries + 7 * used_experts, 8);
-  c.max_units = static_cast<int32_t>(used_experts + entries / c.tile_rows + 1) * (c.paired ? 2 : 1);
+  c.max_units = static_cast<int32_t>(used_experts + entries / c.tile_rows + 1);
   c.plan_blocks = static_cast<int32_t>(std::max<int64_t>((p.rows + kPlanRows - 1) / kPlanRows, 1));
   return c;
 }

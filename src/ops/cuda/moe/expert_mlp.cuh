@@ -8,23 +8,22 @@
 
 #include "ops/cuda/device/grid.cuh"
 #include "ops/cuda/device/launch.cuh"
-#include "ops/cuda/moe/mlp_row_consumer.cuh"
-#include "ops/cuda/moe/mlp_weight_consumer.cuh"
 #include "ops/cuda/moe/mlp_producer.cuh"
+#include "ops/cuda/moe/mlp_row_consumer.cuh"
 #include "ops/cuda/moe/mlp_shared.cuh"
+#include "ops/cuda/moe/mlp_weight_consumer.cuh"
 
 namespace baton::cuda::moe {
 
-template <int kRows, int kStages, int kCluster, bool kRowsFirst>
+template <int kRows, int kStages, bool kRowsFirst>
 __global__ void __launch_bounds__(kMlpThreads, 1) expert_mlp(const __grid_constant__ MlpParams p) {
   extern __shared__ __align__(1024) uint8_t raw[];
   auto& shared = *reinterpret_cast<MlpShared<kRows, kStages>*>(raw);
-  const uint32_t rank = kCluster == 1 ? 0 : cluster_rank();
   if (threadIdx.x == 0) {
     if ((shared_address(raw) & 1023U) != 0) __trap();
     for (int i = 0; i < kStages; ++i) {
       shared.full[i].init(1);
-      shared.empty[i].init(kConsumerWarps * kArrivingLanes * kCluster);
+      shared.empty[i].init(kConsumerWarps * kArrivingLanes);
     }
     for (int i = 0; i < kTileRing; ++i) {
       shared.tile_full[i].init(1);
@@ -32,44 +31,36 @@ __global__ void __launch_bounds__(kMlpThreads, 1) expert_mlp(const __grid_consta
     }
     fence_barrier_init();
   }
-  if constexpr (kCluster == 1) {
-    __syncthreads();
-  } else {
-    cluster_sync();
-  }
+  __syncthreads();
   allow_successor();
 
   if (threadIdx.x < 128) {
     give_registers<56>();
     if (threadIdx.x < 32) {
-      Producer<kRows, kStages, kCluster, kRowsFirst> producer(p, shared, rank);
+      Producer<kRows, kStages, kRowsFirst> producer(p, shared);
       producer.run();
     }
   } else {
     take_registers<224>();
     const int group = static_cast<int>(threadIdx.x / 128) - 1;
     if constexpr (kRowsFirst) {
-      RowConsumer<kRows, kStages, kCluster> consumer(p, shared, group);
+      RowConsumer<kRows, kStages> consumer(p, shared, group);
       consumer.run();
     } else {
-      WeightConsumer<kRows, kStages, kCluster> consumer(p, shared, group);
+      WeightConsumer<kRows, kStages> consumer(p, shared, group);
       consumer.run();
     }
   }
-  if constexpr (kCluster > 1) {
-    __syncwarp();
-    cluster_sync();  // the peer may still write into this block's memory
-  }
 }
 
-template <int kRows, int kStages, int kCluster, bool kRowsFirst>
+template <int kRows, int kStages, bool kRowsFirst>
 cudaError_t start_mlp(const MlpParams& params, bool dependent, cudaStream_t stream) {
   constexpr size_t kShared = sizeof(MlpShared<kRows, kStages>);
   static_assert(kShared <= 232448, "shared memory of a block");
-  static const cudaError_t prepared = allow_shared(expert_mlp<kRows, kStages, kCluster, kRowsFirst>, kShared);
+  static const cudaError_t prepared = allow_shared(expert_mlp<kRows, kStages, kRowsFirst>, kShared);
   if (prepared != cudaSuccess) return prepared;
-  const unsigned grid = static_cast<unsigned>(multiprocessors() / kCluster * kCluster);
-  return launch(expert_mlp<kRows, kStages, kCluster, kRowsFirst>, grid, kMlpThreads, kShared, kCluster, dependent, stream, params);
+  return launch(expert_mlp<kRows, kStages, kRowsFirst>, static_cast<unsigned>(multiprocessors()), kMlpThreads, kShared, 1, dependent,
+                stream, params);
 }
 
 }  // namespace baton::cuda::moe

@@ -7,14 +7,12 @@
 
 namespace baton::cuda::moe {
 
-// A piece of work: rows of one expert times all column blocks, or half of them in the paired kernel (cluster of two), whose units are
-//   part 0, 1:  up to 256 rows, one block of 128 for each of the pair, which share every weight block; each part is half of the column blocks;
-//   part -1:    the last up to 128 rows, which both take, with alternating column blocks.
+// A block of rows of one expert, times all column blocks.
 struct Unit {
   int32_t expert;
   int32_t slot;  // first slot, a multiple of 8
   int32_t rows;  // padded to 8
-  int32_t part;
+  int32_t unused;
 };
 
 struct MlpParams {
@@ -44,6 +42,5 @@ struct MlpParams {
 cudaError_t start_mlp_decode(const MlpParams& params, bool dependent, cudaStream_t stream);
 cudaError_t start_mlp_medium(const MlpParams& params, bool dependent, cudaStream_t stream);
 cudaError_t start_mlp_prefill(const MlpParams& params, bool dependent, cudaStream_t stream);
-cudaError_t start_mlp_prefill_pair(const MlpParams& params, bool dependent, cudaStream_t stream);
 
 }  // namespace baton::cuda::moe

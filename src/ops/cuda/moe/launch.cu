@@ -37,7 +37,6 @@ cudaError_t plan(const ExpertPath& path, cudaStream_t stream) {
   p.experts = problem.experts_local;
   p.tile_rows = path.config.tile_rows;
   p.even = path.config.even;
-  p.paired = path.config.paired;
   p.block_counts = at<int32_t>(path, w.block_counts);
   p.row_slot = at<int32_t>(path, w.row_slot);
   p.units = at<Unit>(path, w.units);
@@ -52,7 +51,8 @@ cudaError_t plan(const ExpertPath& path, cudaStream_t stream) {
   const size_t shared = shared_bytes(p.experts);
   const bool vector = p.choices % 4 == 0 && reinterpret_cast<uintptr_t>(p.ids) % 16 == 0;
   if (blocks > 1) {
-    const cudaError_t e = launch(vector ? plan_count<true> : plan_count<false>, blocks, kPlanThreads, shared, 1, path.dependent_launch, stream, p);
+    const cudaError_t e =
+        launch(vector ? plan_count<true> : plan_count<false>, blocks, kPlanThreads, shared, 1, path.dependent_launch, stream, p);
     if (e != cudaSuccess) return e;
   }
   return launch(vector ? plan_place<true> : plan_place<false>, blocks, kPlanThreads, shared, 1, path.dependent_launch, stream, p);
@@ -68,8 +68,8 @@ cudaError_t quantise(const ExpertPath& path, cudaStream_t stream) {
   p.slots = path.config.slots;
   p.width = static_cast<int32_t>(path.problem.width);
   p.choices = path.problem.choices;
-  return launch(quantise_rows<1>, static_cast<unsigned>(path.problem.rows), row_threads(path.problem.width / 16), 0, 1, path.dependent_launch,
-                stream, p);
+  return launch(quantise_rows<1>, static_cast<unsigned>(path.problem.rows), row_threads(path.problem.width / 16), 0, 1,
+                path.dependent_launch, stream, p);
 }
 
 cudaError_t mlp(const ExpertPath& path, cudaStream_t stream) {
@@ -102,7 +102,6 @@ cudaError_t mlp(const ExpertPath& path, cudaStream_t stream) {
     case Variant::kDecode: return start_mlp_decode(p, path.dependent_launch, stream);
     case Variant::kMedium: return start_mlp_medium(p, path.dependent_launch, stream);
     case Variant::kPrefill: return start_mlp_prefill(p, path.dependent_launch, stream);
-    case Variant::kPrefillPair: return start_mlp_prefill_pair(p, path.dependent_launch, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -164,9 +163,9 @@ cudaError_t route(const Route& r, cudaStream_t stream) {
     return launch(kernel, static_cast<unsigned>(clusters * kRouteCluster), threads, shared, kRouteCluster, r.dependent_launch, stream, p);
   };
   // Few rows: small tiles, so that all SMs read. Many: larger ones, so that the router is read less often. The sums are the same.
-  if (r.experts > 288) return r.rows > 512 ? start(route_rows<2, 512>, 2) : start(route_rows<1, 512>, 1);
-  if (r.rows > 2048) return start(route_rows<4, 288>, 4);
-  return r.rows > 512 ? start(route_rows<2, 288>, 2) : start(route_rows<1, 288>, 1);
+  if (r.experts > 288) return r.rows > 128 ? start(route_rows<2, 512>, 2) : start(route_rows<1, 512>, 1);
+  if (r.rows > 4096) return start(route_rows<4, 288>, 4);
+  return r.rows > 128 ? start(route_rows<2, 288>, 2) : start(route_rows<1, 288>, 1);
 }
 
 }  // namespace baton::cuda::moe

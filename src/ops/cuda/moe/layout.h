@@ -1,12 +1,13 @@
-// How the expert path keeps its matrices in device memory: everything that a tile needs per step of k is one contiguous run, so that the copy
-// engine moves it without tensor maps, and it lies there in the 128-byte swizzle that wgmma reads.
+// How the expert path keeps its matrices in device memory: everything that a tile needs per step of k is one contiguous run, so that the
+// copy engine moves it without tensor maps, and it lies there in the 128-byte swizzle that wgmma reads.
 //
-// Slot panels (activations): slots are rows sorted by expert; every expert begins at a multiple of 8. Panel p holds 128 bytes of every slot: 128
-// e4m3 columns of x and h, or 64 bf16 columns of y. The tile "slots s ... s + t, panel p" is t * 128 contiguous bytes.
+// Slot panels (activations): slots are rows sorted by expert; every expert begins at a multiple of 8. Panel p holds 128 bytes of every
+// slot: 128 e4m3 columns of x and h, or 64 bf16 columns of y. The tile "slots s ... s + t, panel p" is t * 128 contiguous bytes.
 // Scales of x and h: float [panel][slot].
 //
 // Weight blocks: 128 x 128 e4m3 = 16 KB each, [row block][column block] row-major; n and k are multiples of 128.
-// Gate and up rows are permuted inside groups of 16 (weight_source_row): a thread then holds two neighbouring outputs and writes them as one unit.
+// Gate and up rows are permuted inside groups of 16 (weight_source_row): a thread then holds two neighbouring outputs and writes them as
+// one unit.
 #pragma once
 
 #include <cstdint>

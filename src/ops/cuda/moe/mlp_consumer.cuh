@@ -8,7 +8,7 @@
 
 namespace baton::cuda::moe {
 
-template <int kRows, int kStages, int kCluster>
+template <int kRows, int kStages>
 class ConsumerBase {
  protected:
   __device__ ConsumerBase(const MlpParams& params, MlpShared<kRows, kStages>& memory, int warpgroup)
@@ -19,17 +19,12 @@ class ConsumerBase {
   __device__ __forceinline__ void wait_stage() const { shared.full[at.index].wait(at.parity); }
   __device__ __forceinline__ void release_stage() {
     if constexpr (kArrivingLanes == 1) __syncwarp();
-    if constexpr (kCluster == 1) {
-      if (threadIdx.x % 32 < kArrivingLanes) shared.empty[at.index].arrive();
-    } else if constexpr (kArrivingLanes == 1) {
-      if (threadIdx.x % 32 < kCluster) shared.empty[at.index].arrive_remote(threadIdx.x % 32);
-    } else {
-      for (int r = 0; r < kCluster; ++r) shared.empty[at.index].arrive_remote(r);
-    }
+    if (threadIdx.x % 32 < kArrivingLanes) shared.empty[at.index].arrive();
     at.advance(kStages);
   }
 
-  // Announces the h tile that this thread stored last, once its bytes have landed; called some steps later so that nobody waits for the store.
+  // Announces the h tile that this thread stored last, once its bytes have landed; called some steps later so that nobody waits for the
+  // store.
   __device__ __forceinline__ void announce() {
     if (unflagged >= 0 && leader()) {
       bulk_wait<0>();

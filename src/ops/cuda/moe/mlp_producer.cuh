@@ -1,8 +1,8 @@
 // The producer: one warp walks the work list and keeps the copy engine busy across tiles, experts and both phases.
 //
-// Weights depend on nothing but the work list, so the stages of the first tile are requested before the predecessor is waited for. Rows of a down
-// tile wait until every gate-up tile of the same row block is stored; tiles are handed out in order, so the wait is for running blocks only.
-// The copies of a step are issued by different lanes at once: one thread alone needs about 0.2 us for every copy and barrier.
+// Weights depend on nothing but the work list, so the stages of the first tile are requested before the predecessor is waited for. Rows of
+// a down tile wait until every gate-up tile of the same row block is stored; tiles are handed out in order, so the wait is for running
+// blocks only. The copies of a step are issued by different lanes at once: one thread alone needs about 0.2 us for every copy and barrier.
 #pragma once
 
 #include "ops/cuda/device/bulk_copy.cuh"
@@ -12,11 +12,11 @@
 
 namespace baton::cuda::moe {
 
-template <int kRows, int kStages, int kCluster, bool kRowsFirst>
+template <int kRows, int kStages, bool kRowsFirst>
 class Producer {
  public:
-  __device__ Producer(const MlpParams& params, MlpShared<kRows, kStages>& memory, uint32_t cta_rank)
-      : p(params), shared(memory), rank(static_cast<int>(cta_rank)), lane(static_cast<int>(threadIdx.x % 32)) {
+  __device__ Producer(const MlpParams& params, MlpShared<kRows, kStages>& memory)
+      : p(params), shared(memory), lane(static_cast<int>(threadIdx.x % 32)) {
     if (lane <= kWeight1) {
       policy = kRowsFirst ? policy_evict_normal() : policy_evict_first();  // with many rows, several tiles read the same weights
     } else {
@@ -26,35 +26,23 @@ class Producer {
 
   __device__ __forceinline__ void run() {
     const auto* units = reinterpret_cast<const int4*>(p.units);
-    const int gate_up_tiles = p.inner_blocks / kCluster;  // of a unit
-    const int down_tiles = p.width_blocks / 2 / kCluster;
+    const int gate_up_tiles = p.inner_blocks;  // of a unit
+    const int down_tiles = p.width_blocks / 2;
     const int unit_count = load_volatile(reinterpret_cast<const int4*>(p.control)).x;
     const int first_down = (p.phases & 1) != 0 ? unit_count * gate_up_tiles : 0;
     const int total = first_down + ((p.phases & 2) != 0 ? unit_count * down_tiles : 0);
     const auto unit_of = [&](int t) { return t < first_down ? t / gate_up_tiles : (t - first_down) / down_tiles; };
 
-    const int walkers = kCluster == 1 ? static_cast<int>(gridDim.x) : static_cast<int>(cluster_count());
-    int t = kCluster == 1 ? static_cast<int>(blockIdx.x) : static_cast<int>(cluster_index());
+    int t = static_cast<int>(blockIdx.x);  // the first tile is fixed, the others are handed out
     int4 raw = t < total ? load_volatile(units + unit_of(t)) : make_int4(0, 0, 0, 0);
     bool first = true;
     while (t < total) {
-      int next = t + walkers;  // both blocks of a cluster walk alike without talking
-      if (kCluster == 1 && lane == 0) next = walkers + static_cast<int>(atomicAdd(p.control + 1, 1U));
+      int next = 0;
+      if (lane == 0) next = static_cast<int>(gridDim.x + atomicAdd(p.control + 1, 1U));
       const bool gate_up = t < first_down;
-      Unit unit{raw.x, raw.y, raw.z, raw.w};
-      int block = gate_up ? t % gate_up_tiles : (t - first_down) % down_tiles;
-      int flag = unit_of(t);
-      multicast = kCluster == 2 && unit.part >= 0;
-      if constexpr (kCluster == 2) {
-        if (multicast) {  // 128 rows each, the same columns
-          block += unit.part * (gate_up ? gate_up_tiles : down_tiles);
-          flag += rank - unit.part;
-          unit.slot += kRows * rank;
-          unit.rows = rank == 0 ? kRows : unit.rows - kRows;
-        } else {  // the same rows, neighbouring columns
-          block = 2 * block + rank;
-        }
-      }
+      const Unit unit{raw.x, raw.y, raw.z, raw.w};
+      const int block = gate_up ? t % gate_up_tiles : (t - first_down) % down_tiles;
+      const int flag = unit_of(t);
       const int steps = gate_up ? p.width_blocks : p.inner_blocks;
       announce_tile(unit, gate_up, block, steps, flag);
       aim(unit, gate_up, block);
@@ -134,14 +122,14 @@ class Producer {
   __device__ __forceinline__ void aim(const Unit& unit, bool gate_up, int block) {
     const int64_t e = unit.expert;
     if (lane <= kWeight1) {
-      const int piece = multicast ? rank : lane;  // of a shared pair of weight blocks each fetches one for both
       if (gate_up) {
-        source = (piece == 0 ? p.gate + e * p.gate_stride : p.up + e * p.up_stride) + static_cast<int64_t>(block) * p.width_blocks * kBlockBytes;
+        source =
+            (lane == 0 ? p.gate + e * p.gate_stride : p.up + e * p.up_stride) + static_cast<int64_t>(block) * p.width_blocks * kBlockBytes;
       } else {
-        source = p.down + e * p.down_stride + static_cast<int64_t>(2 * block + piece) * p.inner_blocks * kBlockBytes;
+        source = p.down + e * p.down_stride + static_cast<int64_t>(2 * block + lane) * p.inner_blocks * kBlockBytes;
       }
       stride = kBlockBytes;
-      target = shared.weights[0][piece];
+      target = shared.weights[0][lane];
       target_stride = sizeof(shared.weights[0]);
       bytes = kBlockBytes;
     } else if (lane == kRowBytes) {
@@ -171,12 +159,6 @@ class Producer {
     const uint8_t* from = source + step * stride;
     uint8_t* to = target + stage.index * target_stride;
     Barrier& full = shared.full[stage.index];
-    if constexpr (kCluster == 2) {
-      if (multicast && lane <= kWeight1) {
-        if (lane == kWeight0) bulk_load_multicast(to, from, bytes, full, 3, policy);
-        return;
-      }
-    }
     bulk_load(to, from, bytes, full, policy);
   }
 
@@ -189,7 +171,6 @@ class Producer {
 
   const MlpParams& p;
   MlpShared<kRows, kStages>& shared;
-  const int rank;  // in the cluster
   const int lane;
   uint64_t policy;
   RingCursor at;
@@ -199,7 +180,6 @@ class Producer {
   uint8_t* target = nullptr;
   uint32_t target_stride = 0;
   uint32_t bytes = 0;
-  bool multicast = false;  // this tile's weights
 };
 
 }  // namespace baton::cuda::moe

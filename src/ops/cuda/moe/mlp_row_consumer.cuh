@@ -1,5 +1,5 @@
-// The consumers with rows on the M side: each warpgroup multiplies 64 rows with both weight blocks (128 columns each), one after the other through
-// one scratch accumulator; the other warpgroup keeps the tensor cores busy while this one adds its scratch in float.
+// The consumers with rows on the M side: each warpgroup multiplies 64 rows with both weight blocks (128 columns each), one after the other
+// through one scratch accumulator; the other warpgroup keeps the tensor cores busy while this one adds its scratch in float.
 //
 // A row's 256 columns lie in the four threads of a quad, so SwiGLU and the maximum of a row need no shared memory.
 #pragma once
@@ -14,9 +14,9 @@
 
 namespace baton::cuda::moe {
 
-template <int kRows, int kStages, int kCluster>
-class RowConsumer : ConsumerBase<kRows, kStages, kCluster> {
-  using Base = ConsumerBase<kRows, kStages, kCluster>;
+template <int kRows, int kStages>
+class RowConsumer : ConsumerBase<kRows, kStages> {
+  using Base = ConsumerBase<kRows, kStages>;
   using Base::announce, Base::at, Base::group, Base::keep, Base::leader, Base::p, Base::release_stage, Base::shared, Base::unflagged,
       Base::wait_stage;
   static_assert(kRows == 128);
@@ -104,7 +104,10 @@ class RowConsumer : ConsumerBase<kRows, kStages, kCluster> {
 #pragma unroll
     for (int i = 0; i < 64; ++i) {
       v[i] = swiglu(v[i], sum[1][i], p.limit);
-      if (i % 4 < 2) amax0 = fmaxf(amax0, fabsf(v[i])); else amax1 = fmaxf(amax1, fabsf(v[i]));
+      if (i % 4 < 2)
+        amax0 = fmaxf(amax0, fabsf(v[i]));
+      else
+        amax1 = fmaxf(amax1, fabsf(v[i]));
     }
     const float scale0 = e4m3_scale(lanes_max<1, 2>(amax0));
     const float scale1 = e4m3_scale(lanes_max<1, 2>(amax1));
@@ -137,7 +140,7 @@ class RowConsumer : ConsumerBase<kRows, kStages, kCluster> {
   __device__ __forceinline__ void store_down(const Tile& tile, int rows, float (&sum)[2][64]) {
     const int warp = threadIdx.x / 32 % 4;
     const int lane = threadIdx.x % 32;
-    uint8_t* staging = shared.staging[group];  // two panels of 64 rows
+    uint8_t* staging = shared.staging[group];                 // two panels of 64 rows
     const int row = 16 * warp + lane / 8 % 2 * 8 + lane % 8;  // stmatrix: matrices 0, 2 the upper eight rows, 1, 3 the lower
     const uint32_t row_address = shared_address(staging) + row * kBlock;
 #pragma unroll
@@ -149,14 +152,16 @@ class RowConsumer : ConsumerBase<kRows, kStages, kCluster> {
       for (int j = 0; j < 16; j += 2) {
         const int chunk = j % 8 + lane / 16;
         store_matrix_x4(row_address + j / 8 * 8192 + ((chunk ^ (row & 7)) << 4), pack_bf16x2(v[4 * j], v[4 * j + 1]),
-                        pack_bf16x2(v[4 * j + 2], v[4 * j + 3]), pack_bf16x2(v[4 * j + 4], v[4 * j + 5]), pack_bf16x2(v[4 * j + 6], v[4 * j + 7]));
+                        pack_bf16x2(v[4 * j + 2], v[4 * j + 3]), pack_bf16x2(v[4 * j + 4], v[4 * j + 5]),
+                        pack_bf16x2(v[4 * j + 6], v[4 * j + 7]));
       }
       fence_async_shared();
       named_barrier(kOneGroup + group, 128);
       if (leader()) {
         const int64_t panel = (static_cast<int64_t>(tile.block) * 2 + piece) * 2;
         for (int i = 0; i < 2; ++i)
-          bulk_store(p.y + ((panel + i) * p.slots + tile.slot + 64 * group) * kBlock, staging + i * 8192, static_cast<uint32_t>(rows) * kBlock);
+          bulk_store(p.y + ((panel + i) * p.slots + tile.slot + 64 * group) * kBlock, staging + i * 8192,
+                     static_cast<uint32_t>(rows) * kBlock);
         bulk_commit();
       }
     }

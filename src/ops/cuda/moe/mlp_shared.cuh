@@ -31,11 +31,11 @@ inline constexpr int kArrivingLanes = 1;
 
 struct Tile {
   int32_t kind;
-  int32_t rows;   // multiple of 8
+  int32_t rows;  // multiple of 8
   int32_t slot;
   int32_t block;  // gate-up: column block of h; down: pair of 128-column blocks of y
   int32_t steps;
-  int32_t flag;   // index into `ready`
+  int32_t flag;  // index into `ready`
   int32_t unused[2];
   float weight_scale[2][kMaxSteps];
 };

@@ -1,5 +1,5 @@
-// The consumers with weights on the M side: two warpgroups, each 64 rows of both weight blocks times the tile's rows, whose number is padded to 8
-// only. For few rows an expert.
+// The consumers with weights on the M side: two warpgroups, each 64 rows of both weight blocks times the tile's rows, whose number is
+// padded to 8 only. For few rows an expert.
 //
 // Every step of 128 k is summed by the tensor cores into a scratch accumulator and added in float with (row scale * weight scale).
 #pragma once
@@ -11,9 +11,9 @@
 
 namespace baton::cuda::moe {
 
-template <int kRows, int kStages, int kCluster>
-class WeightConsumer : ConsumerBase<kRows, kStages, kCluster> {
-  using Base = ConsumerBase<kRows, kStages, kCluster>;
+template <int kRows, int kStages>
+class WeightConsumer : ConsumerBase<kRows, kStages> {
+  using Base = ConsumerBase<kRows, kStages>;
   using Base::announce, Base::at, Base::group, Base::keep, Base::p, Base::release_stage, Base::shared, Base::unflagged, Base::wait_stage;
 
  public:
@@ -106,10 +106,12 @@ class WeightConsumer : ConsumerBase<kRows, kStages, kCluster> {
     } else if constexpr (!kUsed) {
       widths<kWider...>(tile);
     } else {
-      if (tile.rows <= kWidth) compute<kWidth>(tile); else widths<kWider...>(tile);
+      if (tile.rows <= kWidth)
+        compute<kWidth>(tile);
+      else
+        widths<kWider...>(tile);
     }
   }
-
 };
 
 }  // namespace baton::cuda::moe

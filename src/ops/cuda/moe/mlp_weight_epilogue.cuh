@@ -1,5 +1,5 @@
-// Epilogues with weights on the M side. Accumulators are transposed: a thread holds, for the rows (slots) 8 j + 2 c and + 1, the outputs g and g + 8 of
-// its warp's 16; in memory the outputs of a slot are contiguous. stmatrix with .trans turns them.
+// Epilogues with weights on the M side. Accumulators are transposed: a thread holds, for the rows (slots) 8 j + 2 c and + 1, the outputs g
+// and g + 8 of its warp's 16; in memory the outputs of a slot are contiguous. stmatrix with .trans turns them.
 #pragma once
 
 #include "ops/cuda/device/barrier.cuh"
@@ -39,11 +39,11 @@ __device__ __forceinline__ void store_chunk(uint8_t* tile, int chunk, const Unit
 
 // h = SwiGLU of the two accumulators, quantised per slot over the 128 outputs of both warpgroups.
 template <int kWidth>
-__device__ __forceinline__ void store_gate_up(const MlpParams& p, const Tile& tile, uint8_t* staging, uint8_t* scratch, int group, uint64_t keep,
-                                              float (&sum)[2][kWidth / 2]) {
-  float* maxima = reinterpret_cast<float*>(scratch);             // [warp][slot]
-  float* scales = maxima + kConsumerWarps * kWidth;              // [slot] scale
-  float* inverse = scales + kWidth;                              // [slot] 1 / scale
+__device__ __forceinline__ void store_gate_up(const MlpParams& p, const Tile& tile, uint8_t* staging, uint8_t* scratch, int group,
+                                              uint64_t keep, float (&sum)[2][kWidth / 2]) {
+  float* maxima = reinterpret_cast<float*>(scratch);  // [warp][slot]
+  float* scales = maxima + kConsumerWarps * kWidth;   // [slot] scale
+  float* inverse = scales + kWidth;                   // [slot] 1 / scale
   const int thread = group * 128 + threadIdx.x % 128;
   const int warp = thread / 32;
   const int lane = thread % 32;
@@ -78,7 +78,8 @@ __device__ __forceinline__ void store_gate_up(const MlpParams& p, const Tile& ti
   fence_async_shared();
   named_barrier(kBothGroups, 256);
   if (leader && group == 0) {
-    bulk_store(p.h + (static_cast<int64_t>(tile.block) * p.slots + tile.slot) * kBlock, staging, static_cast<uint32_t>(tile.rows) * kBlock, keep);
+    bulk_store(p.h + (static_cast<int64_t>(tile.block) * p.slots + tile.slot) * kBlock, staging, static_cast<uint32_t>(tile.rows) * kBlock,
+               keep);
     bulk_store(p.h_scale + static_cast<int64_t>(tile.block) * p.slots + tile.slot, scales, static_cast<uint32_t>(tile.rows) * 4, keep);
     bulk_commit();
   }

@@ -14,8 +14,7 @@ __global__ void pack_weight_rows(uint8_t* packed, const uint8_t* row_major, int6
     const int64_t row = i / (k / 16);
     const int64_t col = i % (k / 16) * 16;
     const int64_t source = permute_rows ? weight_source_row(row) : row;
-    *reinterpret_cast<uint4*>(packed + weight_offset(k / kBlock, row, col)) =
-        *reinterpret_cast<const uint4*>(row_major + source * k + col);
+    *reinterpret_cast<uint4*>(packed + weight_offset(k / kBlock, row, col)) = *reinterpret_cast<const uint4*>(row_major + source * k + col);
   }
 }
 

@@ -1,7 +1,7 @@
 // Sorts (row, choice) entries by local expert and cuts the experts' rows into units of work.
 //
-// A block owns 1,024 rows, one a thread. A row names an expert at most once, so "which rows chose expert e" is a bit mask of 32 words in shared
-// memory; counts and ranks are population counts of masks. Rows of an expert keep their order and nothing depends on timing.
+// A block owns 1,024 rows, one a thread. A row names an expert at most once, so "which rows chose expert e" is a bit mask of 32 words in
+// shared memory; counts and ranks are population counts of masks. Rows of an expert keep their order and nothing depends on timing.
 // With several blocks, plan_count runs first and every block of plan_place sums the counts of the blocks before it.
 #pragma once
 
@@ -16,16 +16,15 @@ inline constexpr int kPlanThreads = 1024;  // rows of a block
 inline constexpr int kPlanWarps = kPlanThreads / 32;
 
 struct PlanParams {
-  const int32_t* ids;      // [rows, choices]
+  const int32_t* ids;  // [rows, choices]
   int32_t rows;
   int32_t choices;
   int32_t first_expert;
   int32_t experts;
   int32_t tile_rows;
-  bool even;               // units of an expert of equal size; otherwise full ones and a rest
-  bool paired;             // units of the paired kernel (expert_mlp_params.h)
-  int32_t* block_counts;   // [blocks, experts]
-  int32_t* row_slot;       // [rows, choices] slot, or -1 when the expert is not local
+  bool even;              // units of an expert of equal size; otherwise full ones and a rest
+  int32_t* block_counts;  // [blocks, experts]
+  int32_t* row_slot;      // [rows, choices] slot, or -1 when the expert is not local
   Unit* units;
   uint32_t* control;
   uint32_t* ready;
@@ -125,24 +124,7 @@ __device__ __forceinline__ int2 block_exclusive_sums(int2 value, int2* warp_sums
   return make_int2(before.x + mine.x - value.x, before.y + mine.y - value.y);
 }
 
-__device__ __forceinline__ int plan_unit_count(const PlanParams& p, int padded) {
-  if (!p.paired) return (padded + p.tile_rows - 1) / p.tile_rows;
-  const int rest = padded % p.tile_rows;
-  return padded / p.tile_rows * 2 + (rest > p.tile_rows / 2 ? 2 : rest > 0 ? 1 : 0);
-}
-
 __device__ __forceinline__ void plan_units(const PlanParams& p, int expert, int slot, int padded, int units, Unit* out) {
-  if (p.paired) {
-    for (int u = 0; u < units;) {
-      const int rows = min(p.tile_rows, padded);
-      const bool single = rows <= p.tile_rows / 2;
-      out[u++] = Unit{expert, slot, rows, single ? -1 : 0};
-      if (!single) out[u++] = Unit{expert, slot, rows, 1};
-      slot += rows;
-      padded -= rows;
-    }
-    return;
-  }
   const int groups = padded / 8;
   for (int u = 0; u < units; ++u) {
     const int rows = p.even ? 8 * (groups / units + (u < groups % units ? 1 : 0)) : min(p.tile_rows, padded - u * p.tile_rows);
@@ -175,7 +157,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_place(PlanParams p) {
     }
   }
   const int padded = (count + 7) / 8 * 8;
-  const int units = plan_unit_count(p, padded);
+  const int units = (padded + p.tile_rows - 1) / p.tile_rows;
   int2 total;
   const int2 first = block_exclusive_sums(make_int2(padded, units), warp_sums, total);
   if (e < p.experts) counts[e] = first.x + earlier;  // from here on: first slot of this block's rows

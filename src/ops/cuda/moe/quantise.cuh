@@ -16,7 +16,7 @@ struct QuantiseParams {
   const uint4* x;           // bf16 [rows, width]
   const int32_t* row_slot;  // [rows, choices]
   uint8_t* panels;
-  float* scales;            // [width / 128][slots]
+  float* scales;  // [width / 128][slots]
   int64_t slots;
   int32_t width;
   int32_t choices;

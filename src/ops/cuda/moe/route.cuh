@@ -1,9 +1,9 @@
 // Router: scores = sigmoid(x router^T), then the choices with the largest score + bias.
 //
-// A cluster of 8 blocks owns 16 * kTiles rows; each block multiplies an eighth of k for all experts (so that few rows still fill the device), the
-// partial sums are added in the order of the blocks, and each block finishes an eighth of the rows. Every row is summed in the same order
-// whatever the number of rows. Operands go from global memory straight into mma fragments: lane 4 g + c loads 8 neighbouring k of row g, which are
-// the k of two products after a permutation that both operands share.
+// A cluster of 8 blocks owns 16 * kTiles rows; each block multiplies an eighth of k for all experts (so that few rows still fill the
+// device), the partial sums are added in the order of the blocks, and each block finishes an eighth of the rows. Every row is summed in
+// the same order whatever the number of rows. Operands go from global memory straight into mma fragments: lane 4 g + c loads 8
+// neighbouring k of row g, which are the k of two products after a permutation that both operands share.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,12 +20,12 @@ struct RouteParams {
   const uint4* x;       // bf16 [rows, width]
   const uint4* router;  // bf16 [experts, width]
   const float* bias;
-  float* scores;        // [rows, experts] or null
+  float* scores;  // [rows, experts] or null
   int32_t* ids;
   float* weights;
   int64_t rows;
   int32_t width;
-  int32_t experts;      // a multiple of 32: one warp for each 32
+  int32_t experts;  // a multiple of 32: one warp for each 32
   int32_t choices;
   bool renormalise;
   float scaling;
@@ -59,6 +59,12 @@ __global__ void __launch_bounds__(kMaxThreads, 1) route_rows(RouteParams p) {
   const int row_chunks = p.width / 8;  // 16-byte chunks of a row
   const int steps = p.width / (32 * kRouteCluster);
   const int begin = static_cast<int>(rank) * steps * 4 + c;
+  // The router is constant: its slice is fetched into L2 before the predecessor is waited for.
+  for (int i = threadIdx.x; i < p.experts * (steps / 2); i += blockDim.x) {  // lines of 128 bytes: two steps
+    const uint4* line =
+        p.router + static_cast<int64_t>(i / (steps / 2)) * row_chunks + static_cast<int>(rank) * steps * 4 + i % (steps / 2) * 8;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+  }
   wait_for_predecessor();
   allow_successor();
 
@@ -72,7 +78,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) route_rows(RouteParams p) {
       rows[t][h] = p.x + (row < p.rows ? row : p.rows - 1) * row_chunks + begin;
     }
   const uint4* experts = p.router + static_cast<int64_t>(warp * kRouteWarpExperts + g) * row_chunks + begin;
-#pragma unroll (kTiles == 1 ? (kMaxThreads > 288 ? 4 : 8) : kTiles == 2 ? 4 : 2)
+#pragma unroll(kTiles == 1 ? (kMaxThreads > 288 ? 4 : 8) : kTiles == 2 ? 4 : 2)
   for (int step = 0; step < steps; ++step) {
     uint4 b[4];
     uint4 a[kTiles][2];

@@ -2,6 +2,6 @@
 
 namespace baton::cuda::moe {
 cudaError_t start_mlp_decode(const MlpParams& params, bool dependent, cudaStream_t stream) {
-  return start_mlp<64, 5, 1, false>(params, dependent, stream);
+  return start_mlp<64, 5, false>(params, dependent, stream);
 }
 }  // namespace baton::cuda::moe
