@@ -84,7 +84,7 @@ cuda: | build_folder
 fuzz: | build_folder
 	@scripts/setup build fuzz
 	@$(call configure,fuzz)
-	@cmake --build build/fuzz
+	@cmake --build build/fuzz --target fuzzers
 	@scripts/fuzz build/fuzz/bin $(FUZZ_SECONDS)
 
 soak: build
