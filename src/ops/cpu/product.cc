@@ -83,19 +83,18 @@ int64_t ProductList::divide(int64_t most_blocks) {
   return items;
 }
 
-// Returns the number of items and how many a thread takes at once.
-int64_t ProductList::plan(int64_t& grain) {
+// Returns the number of items; serial: the calling thread alone is faster.
+int64_t ProductList::plan(bool& serial) {
   int64_t cost = 0;
   for (int64_t i = 0; i < count_; ++i) {
     const Product& p = entries_[i].product;
     cost += block_count(p.w.n) * product_block_bytes(p) * ((p.count + kFewRows - 1) / kFewRows);
   }
-  const bool serial = cost < kSerialCost || executor_.pool().size() == 1;
+  serial = cost < kSerialCost || executor_.pool().size() == 1;
   constexpr int64_t kAnyBlocks = int64_t{1} << 40;
   int64_t items = divide(kAnyBlocks);
   for (int64_t blocks = kStripBlocks; !serial && blocks >= 1 && items < kItemsPerThread * executor_.pool().size(); blocks /= 2)
     items = divide(blocks);
-  grain = serial ? items : 1;
   return items;
 }
 
@@ -115,17 +114,18 @@ void ProductList::run() {
     }
     thread->rows = memory;
   }
-  int64_t grain = 0;
-  const int64_t items = plan(grain);
-  executor.pool().parallel_for(items, grain, [&](int64_t begin, int64_t end, int t) {
-    auto& scratch = *reinterpret_cast<ThreadScratch*>(scratch_ + t * thread_bytes_);
+  bool serial = false;
+  const int64_t items = plan(serial);
+  const auto work = [&](int64_t item, int t) {
     const Entry* entry =
-        std::upper_bound(entries_, entries_ + count_, begin, [](int64_t i, const Entry& e) { return i < e.item_begin; }) - 1;
-    for (int64_t item = begin; item < end; ++item) {
-      if (entry + 1 < entries_ + count_ && item >= entry[1].item_begin) ++entry;
-      run_item(*entry, item - entry->item_begin, scratch);
-    }
-  });
+        std::upper_bound(entries_, entries_ + count_, item, [](int64_t i, const Entry& e) { return i < e.item_begin; }) - 1;
+    run_item(*entry, item - entry->item_begin, *reinterpret_cast<ThreadScratch*>(scratch_ + t * thread_bytes_));
+  };
+  if (serial) {
+    for (int64_t item = 0; item < items; ++item) work(item, 0);
+  } else {
+    executor.pool().parallel_shares(items, work);
+  }
 }
 
 void ProductList::run_item(const Entry& entry, int64_t item, ThreadScratch& scratch) const {
@@ -155,6 +155,11 @@ void ProductList::run_item(const Entry& entry, int64_t item, ThreadScratch& scra
     const int64_t columns = std::min(s.blocks * kBlockColumns, p.w.n - column);
     const auto compute = [&](const ops::WeightView& w, float* y, int64_t y_stride) {
       s.w = static_cast<const std::byte*>(w.data) + block * bytes;
+      // A thread mostly continues with the following blocks; a gated product alternates between its weights.
+      s.next_w = static_cast<const std::byte*>(s.w) + s.blocks * bytes;
+      if (!p.up.empty())
+        s.next_w = &w == &p.w ? static_cast<const std::byte*>(p.up.data) + block * bytes
+                              : static_cast<const std::byte*>(p.w.data) + (block + s.blocks) * bytes;
       s.w_scale = w.scale == nullptr ? nullptr : w.scale + column / ops::kScaleBlock * groups;
       s.y = y;
       s.y_stride = y_stride;

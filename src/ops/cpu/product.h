@@ -41,7 +41,7 @@ class ProductList {
   struct ThreadScratch;
   void run_item(const Entry& entry, int64_t item, ThreadScratch& scratch) const;
   int64_t divide(int64_t most_blocks);
-  int64_t plan(int64_t& grain);
+  int64_t plan(bool& serial);
 
   const ops::Executor& executor_;
   Limits limits_;

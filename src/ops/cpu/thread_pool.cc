@@ -15,7 +15,7 @@ void relax(int spin) {
 }
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : size_(threads) {
+ThreadPool::ThreadPool(int threads) : size_(threads), shares_(new Share[static_cast<size_t>(threads > 0 ? threads : 1)]) {
   BATON_CHECK(threads >= 1);
   threads_.reserve(static_cast<size_t>(threads - 1));
   for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });

@@ -43,13 +43,37 @@ class ThreadPool {
     });
   }
 
+  // fn(item, thread) for every item of [0, count). Each thread walks through its own share in order and then helps the others: neighbouring
+  // items mostly follow each other on one thread, and no thread waits long for a slow one.
+  template <class Fn>
+  void parallel_shares(int64_t count, const Fn& fn) {
+    if (size_ == 1 || count <= 1) {
+      for (int64_t i = 0; i < count; ++i) fn(i, 0);
+      return;
+    }
+    for (int p = 0; p < size_; ++p) shares_[static_cast<size_t>(p)].next.store(count * p / size_, std::memory_order_relaxed);
+    run([&](int thread) {
+      for (int other = 0; other < size_; ++other) {
+        const int p = (thread + other) % size_;
+        const int64_t end = count * (p + 1) / size_;
+        std::atomic<int64_t>& next = shares_[static_cast<size_t>(p)].next;
+        for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < end; i = next.fetch_add(1, std::memory_order_relaxed))
+          fn(i, thread);
+      }
+    });
+  }
+
  private:
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+  };
   using Job = void (*)(const void*, int);
   void run_erased(Job job, const void* fn);
   void work(int thread);
 
   int size_;
   std::vector<std::thread> threads_;
+  std::unique_ptr<Share[]> shares_;
   alignas(64) std::atomic<uint64_t> epoch_{0};
   alignas(64) std::atomic<int> pending_{0};
   std::atomic<int> sleepers_{0};

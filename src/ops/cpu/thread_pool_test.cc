@@ -36,6 +36,21 @@ TEST(ThreadPool, CoversARangeExactlyOnce) {
   }
 }
 
+TEST(ThreadPool, SharesEveryItemExactlyOnce) {
+  for (const int threads : {1, 2, 3, 7}) {
+    ThreadPool pool(threads);
+    for (const int64_t count : {0, 1, 2, 3, 8, 100, 1001}) {
+      std::vector<int> visits(static_cast<size_t>(count));
+      pool.parallel_shares(count, [&](int64_t item, int thread) {
+        ASSERT_LT(thread, threads);
+        ++visits[static_cast<size_t>(item)];
+        if (thread == 0 && item % 7 == 0) std::this_thread::yield();
+      });
+      EXPECT_EQ(visits, std::vector<int>(static_cast<size_t>(count), 1)) << count << " on " << threads;
+    }
+  }
+}
+
 // Workers that went to sleep must hear of the next call, and see what was written before it.
 TEST(ThreadPool, WakesSleepersWithTheirData) {
   ThreadPool pool(3);

@@ -53,15 +53,16 @@ struct Operands {
   const std::byte* w;
   int64_t w_stride;
   int64_t tiles;
+  const std::byte* next_w;
 };
 
-// Far enough ahead of the tile loads to hide memory, near enough to stay in the first cache.
-constexpr int64_t kPrefetchBytes = 4096;
+// Tiles between prefetch and use of a block: far enough to hide memory, near enough to stay in the first cache.
+constexpr int64_t kTilesAhead = 4;
 
 template <bool kFromMemory>
 BATON_INLINE void prefetch_tile(const std::byte* w) {
   if constexpr (!kFromMemory) return;
-  for (int64_t line = 0; line < kTileBytes; line += 64) _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes + line), _MM_HINT_T0);
+  for (int64_t line = 0; line < kTileBytes; line += 64) _mm_prefetch(reinterpret_cast<const char*>(w + line), _MM_HINT_T0);
 }
 
 // Up to 16 rows x kBlocks blocks.
@@ -71,24 +72,26 @@ BATON_INLINE void few_rows(const Operands& o, float* y, int64_t y_stride) {
   if constexpr (kBlocks > 1) _tile_zero(1);
   if constexpr (kBlocks > 2) _tile_zero(2);
   if constexpr (kBlocks > 3) _tile_zero(3);
+  const int64_t ahead = o.tiles < kTilesAhead ? o.tiles : kTilesAhead;
   for (int64_t i = 0; i < o.tiles; ++i) {
     const std::byte* w = o.w + i * kTileBytes;
+    const std::byte* next = i + ahead < o.tiles ? w + ahead * kTileBytes : o.next_w + (i + ahead - o.tiles) * kTileBytes;
     _tile_loadd(4, o.x + i * 64, o.x_stride);
-    prefetch_tile<kFromMemory>(w);
+    prefetch_tile<kFromMemory>(next);
     _tile_loadd(6, w, 64);
     _tile_dpbf16ps(0, 4, 6);
     if constexpr (kBlocks > 1) {
-      prefetch_tile<kFromMemory>(w + o.w_stride);
+      prefetch_tile<kFromMemory>(next + o.w_stride);
       _tile_loadd(7, w + o.w_stride, 64);
       _tile_dpbf16ps(1, 4, 7);
     }
     if constexpr (kBlocks > 2) {
-      prefetch_tile<kFromMemory>(w + 2 * o.w_stride);
+      prefetch_tile<kFromMemory>(next + 2 * o.w_stride);
       _tile_loadd(6, w + 2 * o.w_stride, 64);
       _tile_dpbf16ps(2, 4, 6);
     }
     if constexpr (kBlocks > 3) {
-      prefetch_tile<kFromMemory>(w + 3 * o.w_stride);
+      prefetch_tile<kFromMemory>(next + 3 * o.w_stride);
       _tile_loadd(7, w + 3 * o.w_stride, 64);
       _tile_dpbf16ps(3, 4, 7);
     }
@@ -177,7 +180,7 @@ void grouped_strip(const Strip& s) {
     for (int64_t r = 0; r < s.m; r += 2 * kTileRows) {
       const int64_t rows = s.m - r < 2 * kTileRows ? s.m - r : 2 * kTileRows;
       const std::byte* x = static_cast<const std::byte*>(s.x) + r * s.x_stride + first * 64;
-      tile_rows<false>({x, s.x_stride, expanded, count * kTileBytes, count}, rows, s.blocks, partial, kStripColumns);
+      tile_rows<false>({x, s.x_stride, expanded, count * kTileBytes, count, expanded}, rows, s.blocks, partial, kStripColumns);
       add_group(s, r, rows, g, partial);
     }
   }
@@ -190,7 +193,8 @@ void bf16_strip(const Strip& s) {
   for (int64_t r = 0; r < s.m; r += 2 * kTileRows) {
     const int64_t rows = s.m - r < 2 * kTileRows ? s.m - r : 2 * kTileRows;
     const std::byte* x = static_cast<const std::byte*>(s.x) + r * s.x_stride;
-    tile_rows<true>({x, s.x_stride, w, block_bytes(s.w_dtype, s.k), tiles}, rows, s.blocks, s.y + r * s.y_stride, s.y_stride);
+    tile_rows<true>({x, s.x_stride, w, block_bytes(s.w_dtype, s.k), tiles, static_cast<const std::byte*>(s.next_w)}, rows, s.blocks,
+                    s.y + r * s.y_stride, s.y_stride);
   }
 }
 

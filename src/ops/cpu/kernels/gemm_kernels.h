@@ -30,7 +30,8 @@ struct Strip {
   int64_t x_scale_stride = 0;
   int64_t m = 0;
   int64_t k = 0;
-  const void* w = nullptr;  // first block
+  const void* w = nullptr;       // first block
+  const void* next_w = nullptr;  // what the caller will likely read next; any address, only prefetched
   DType w_dtype = DType::kF32;
   const float* w_scale = nullptr;  // kF8E4M3: one per group
   int64_t blocks = 0;              // 1 ... kStripBlocks
