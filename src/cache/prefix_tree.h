@@ -1,0 +1,110 @@
+// The prefix tree: which pages hold the cache of which token runs, shared between requests, exact.
+//
+// A node is a page: it stands for kPageUnits units behind the units of its ancestors, and its id is the page's id. Requests that part inside
+// a page share nothing of it. Units are opaque 64-bit values; a salt (tenant, adapter) keeps runs apart that must not be shared.
+// Lookups compare every unit, so a hash collision costs time and never correctness.
+//
+// A lease on a node keeps it and all its ancestors: only leaves are evicted, and a leased node is not. Eviction takes the least recently used
+// leaf first; a node that becomes a leaf goes next, unless it was itself used after its last child: then it gets another round. A node may carry a snapshot: the recurrent state behind its last unit, with a lifetime of its own (see SnapshotCache).
+//
+// Threads: none of its own. Nothing is allocated after construction; no operation walks more than the pages it names.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cache/id_pool.h"
+
+namespace baton::cache {
+
+using Unit = uint64_t;
+using Node = int32_t;  // a page id, or kRoot
+
+inline constexpr int64_t kPageUnits = 64;
+inline constexpr Node kRoot = -1;
+
+class PrefixTree {
+ public:
+  // `pages` outlives the tree; nodes are pages that the tree owns (Owner::kCached).
+  explicit PrefixTree(IdPool& pages);
+
+  // The longest cached run of whole pages at the start of `units`, at most out.size() pages; writes their ids. Counts as a use.
+  int32_t match(uint64_t salt, std::span<const Unit> units, std::span<Node> out);
+
+  // Puts a page behind `parent` (kRoot: at the start). `page` must be held by the caller.
+  // Returns the node that now stands for these units: `page`, which the tree has adopted, or an older page with the same content, in which
+  // case the caller keeps its own. Counts as a use.
+  Node extend(Node parent, uint64_t salt, std::span<const Unit, kPageUnits> units, int32_t page);
+
+  // Leases count; lock and unlock pair. The root needs none.
+  void lock(Node node);
+  void unlock(Node node);
+
+  // Frees up to `count` pages, least recently used leaves first, and returns how many. `dropped` is told each node before it is freed, so that
+  // what hangs on it can be freed too.
+  template <class Dropped>
+  int32_t evict(int32_t count, const Dropped& dropped) {
+    int32_t freed = 0;
+    for (; freed < count && oldest_ != kRoot; ++freed) {
+      const Node leaf = oldest_;
+      dropped(leaf);
+      remove(leaf);
+    }
+    return freed;
+  }
+
+  int32_t size() const { return size_; }
+  int32_t locked_count() const { return locked_; }  // nodes with at least one lease of their own
+  Node parent(Node node) const { return nodes_[static_cast<size_t>(node)].parent; }
+
+  // Recomputes everything that is kept incrementally and stops the process on a difference. For tests and debug builds; slow.
+  void check_invariants() const;
+
+ private:
+  struct Entry {
+    uint64_t key = 0;  // hash of salt and all units up to and with this page
+    uint64_t salt = 0;
+    Node parent = kRoot;
+    int32_t children = 0;
+    int32_t leases = 0;
+    uint64_t last_use = 0;  // by uses_
+    Node newer = kRoot;     // list of evictable leaves by last use
+    Node older = kRoot;
+    bool listed = false;
+  };
+
+  static uint64_t key_of(uint64_t before, const Unit* units);
+  const Unit* units(Node node) const { return units_.get() + static_cast<size_t>(node) * kPageUnits; }
+  Unit* units(Node node) { return units_.get() + static_cast<size_t>(node) * kPageUnits; }
+  Entry& at(Node node) { return nodes_[static_cast<size_t>(node)]; }
+  const Entry& at(Node node) const { return nodes_[static_cast<size_t>(node)]; }
+  bool stands_for(Node node, Node parent, uint64_t salt, const Unit* units) const;
+  Node find(uint64_t key, Node parent, uint64_t salt, const Unit* units) const;
+  void insert_key(uint64_t key, Node node);
+  void erase_key(Node node);
+  void touch(Node node);
+  void remove(Node leaf);
+  void list_newest(Node node);
+  void list_oldest(Node node);
+  void unlist(Node node);
+  bool evictable(const Entry& e) const { return e.children == 0 && e.leases == 0; }
+
+  IdPool& pages_;
+  std::vector<Entry> nodes_;
+  struct Free {
+    void operator()(Unit* p) const { std::free(p); }
+  };
+  std::unique_ptr<Unit[], Free> units_;  // [capacity, kPageUnits], on huge pages where the system grants them
+  std::vector<Node> table_;              // open addressing by key; a power of two, at most half full
+  size_t mask_;
+  Node newest_ = kRoot;
+  Node oldest_ = kRoot;
+  int32_t size_ = 0;
+  int32_t locked_ = 0;
+  uint64_t uses_ = 0;
+};
+
+}  // namespace baton::cache
