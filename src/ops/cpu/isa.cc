@@ -16,8 +16,8 @@ bool request_amx() {
 Isa detect() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") == 0 || __builtin_cpu_supports("fma") == 0) return Isa::kPlain;
-  const bool avx512 =
-      __builtin_cpu_supports("x86-64-v4") != 0 && __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_supports("avx512vbmi") != 0;
+  const bool avx512 = __builtin_cpu_supports("x86-64-v4") != 0 && __builtin_cpu_supports("avx512bf16") != 0 &&
+                      __builtin_cpu_supports("avx512vbmi") != 0 && __builtin_cpu_supports("gfni") != 0;
   if (!avx512) return Isa::kAvx2;
   unsigned a = 7;
   unsigned b = 0;

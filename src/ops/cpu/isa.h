@@ -10,7 +10,7 @@ namespace baton::cpu {
 enum class Isa {
   kPlain,   // scalar loops, the reference
   kAvx2,    // x86-64-v3
-  kAvx512,  // x86-64-v4 with AVX-512 BF16 and VBMI
+  kAvx512,  // x86-64-v4 with AVX-512 BF16, VBMI and GFNI
   kAmx      // and AMX BF16 tiles
 };
 

@@ -31,16 +31,23 @@ inline constexpr E4m3Tables kE4m3Tables = make_e4m3_tables();
 
 // `lines` of 64 elements; what follows them is wanted next and is fetched meanwhile.
 inline __attribute__((always_inline)) void expand_e4m3(const uint8_t* src, uint16_t* dst, int64_t lines) {
-  const __m512i high0 = _mm512_load_si512(kE4m3Tables.high);
-  const __m512i high1 = _mm512_load_si512(kE4m3Tables.high + 64);
-  const __m512i low0 = _mm512_load_si512(kE4m3Tables.low);
-  const __m512i low1 = _mm512_load_si512(kE4m3Tables.low + 64);
   const __m512i sign = _mm512_set1_epi8(-128);
+  // Of normal numbers both bytes are affine functions of the code over GF(2): high = sign, then the exponent's upper bits + 0x3C; low = the
+  // exponent's last bit and the mantissa. Subnormal numbers, zero and NaN are rare and go through the tables.
+  const __m512i high_matrix = _mm512_set1_epi64(0x1020404040404080);
+  const __m512i low_matrix = _mm512_set1_epi64(0x0000000001020408);
   for (int64_t i = 0; i < lines; ++i) {
     const __m512i x = _mm512_loadu_si512(src + i * 64);
     _mm_prefetch(reinterpret_cast<const char*>(src + i * 64 + kExpandPrefetchBytes), _MM_HINT_T0);
-    const __m512i low = _mm512_permutex2var_epi8(low0, x, low1);  // the index is the low seven bits: the magnitude
-    const __m512i high = _mm512_ternarylogic_epi64(_mm512_permutex2var_epi8(high0, x, high1), x, sign, 0xF8);  // a | (b & c)
+    const __m512i magnitude = _mm512_andnot_si512(sign, x);
+    __m512i high = _mm512_gf2p8affine_epi64_epi8(x, high_matrix, 0x3C);
+    __m512i low = _mm512_gf2p8affine_epi64_epi8(x, low_matrix, 0);
+    // magnitude - 8 wraps around below 8; NaN is 0x7F.
+    if (_mm512_cmpgt_epu8_mask(_mm512_sub_epi8(magnitude, _mm512_set1_epi8(8)), _mm512_set1_epi8(0x7E - 8)) != 0) [[unlikely]] {
+      low = _mm512_permutex2var_epi8(_mm512_load_si512(kE4m3Tables.low), magnitude, _mm512_load_si512(kE4m3Tables.low + 64));
+      high = _mm512_permutex2var_epi8(_mm512_load_si512(kE4m3Tables.high), magnitude, _mm512_load_si512(kE4m3Tables.high + 64));
+      high = _mm512_ternarylogic_epi64(high, x, sign, 0xF8);  // a | (b & c)
+    }
     _mm512_storeu_si512(dst + i * 64, _mm512_unpacklo_epi8(low, high));
     _mm512_storeu_si512(dst + i * 64 + 32, _mm512_unpackhi_epi8(low, high));
   }

@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(kMlpThreads, 1) expert_mlp(const __grid_consta
     }
   } else {
     take_registers<224>();
-    const int group = static_cast<int>(threadIdx.x / 128) - 1;
+    const int group =
+        static_cast<int>(__shfl_sync(0xFFFFFFFFU, threadIdx.x / 128, 0)) - 1;  // uniform: descriptors stay in uniform registers
     if constexpr (kRowsFirst) {
       RowConsumer<kRows, kStages> consumer(p, shared, group);
       consumer.run();

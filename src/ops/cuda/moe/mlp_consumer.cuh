@@ -17,9 +17,12 @@ class ConsumerBase {
   __device__ __forceinline__ bool leader() const { return threadIdx.x % 128 == 0; }
 
   __device__ __forceinline__ void wait_stage() const { shared.full[at.index].wait(at.parity); }
-  __device__ __forceinline__ void release_stage() {
+  __device__ __forceinline__ void hand_back(int stage) {
     if constexpr (kArrivingLanes == 1) __syncwarp();
-    if (threadIdx.x % 32 < kArrivingLanes) shared.empty[at.index].arrive();
+    if (threadIdx.x % 32 < kArrivingLanes) shared.empty[stage].arrive();
+  }
+  __device__ __forceinline__ void release_stage() {
+    hand_back(static_cast<int>(at.index));
     at.advance(kStages);
   }
 

@@ -17,9 +17,9 @@ namespace baton::cuda::moe {
 template <int kRows, int kStages>
 class RowConsumer : ConsumerBase<kRows, kStages> {
   using Base = ConsumerBase<kRows, kStages>;
-  using Base::announce, Base::at, Base::group, Base::keep, Base::leader, Base::p, Base::release_stage, Base::shared, Base::unflagged,
-      Base::wait_stage;
-  static_assert(kRows == 128);
+  using Base::announce, Base::at, Base::group, Base::keep, Base::hand_back, Base::leader, Base::p, Base::release_stage, Base::shared,
+      Base::unflagged, Base::wait_stage;
+  static_assert(kRows == 128 && kStages == 4);  // steps are multiples of 4 (config.cc: supported)
 
  public:
   __device__ RowConsumer(const MlpParams& params, MlpShared<kRows, kStages>& memory, int warpgroup) : Base(params, memory, warpgroup) {}
@@ -59,26 +59,30 @@ class RowConsumer : ConsumerBase<kRows, kStages> {
     float sum[2][64];
 #pragma unroll
     for (int i = 0; i < 64; ++i) sum[0][i] = sum[1][i] = 0;
-    const int steps = tile.steps;
+    const int steps =
+        tile.steps;  // a multiple of the stages, so every tile begins at stage 0 and addresses are constants in the unrolled loop
     const int row = 64 * group + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-    for (int step = 0; step < steps; ++step) {
-      wait_stage();
-      const uint64_t a = swizzled_operand(shared.rows[at.index] + group * 8192);
-      const uint64_t b0 = swizzled_operand(shared.weights[at.index][0]);
-      const uint64_t b1 = swizzled_operand(shared.weights[at.index][1]);
-      float part[64];
-      multiply(part, a, b0);
-      const float s0 = shared.row_scales[at.index][row];
-      const float s1 = shared.row_scales[at.index][row + 8];
-      const float w0 = tile.weight_scale[0][step];
-      const float w1 = tile.weight_scale[1][step];
-      wgmma_wait<0>();
-      promote(sum[0], part, s0 * w0, s1 * w0);
-      multiply(part, a, b1);
-      wgmma_wait<0>();
-      release_stage();
-      promote(sum[1], part, s0 * w1, s1 * w1);
-      if (step == 2) announce();
+    for (int first = 0; first < steps; first += kStages) {
+#pragma unroll
+      for (int stage = 0; stage < kStages; ++stage) {
+        const int step = first + stage;
+        shared.full[stage].wait(at.parity);
+        const uint64_t a = swizzled_operand(shared.rows[stage] + group * 8192);
+        float part[64];
+        multiply(part, a, swizzled_operand(shared.weights[stage][0]));
+        const float s0 = shared.row_scales[stage][row];
+        const float s1 = shared.row_scales[stage][row + 8];
+        const float w0 = tile.weight_scale[0][step];
+        const float w1 = tile.weight_scale[1][step];
+        wgmma_wait<0>();
+        promote(sum[0], part, s0 * w0, s1 * w0);
+        multiply(part, a, swizzled_operand(shared.weights[stage][1]));
+        wgmma_wait<0>();
+        hand_back(stage);
+        promote(sum[1], part, s0 * w1, s1 * w1);
+        if (stage == 2 && first == 0) announce();
+      }
+      at.parity ^= 1;
     }
     announce();
     if (tile.kind == kGateUp) {
