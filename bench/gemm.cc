@@ -87,8 +87,9 @@ int main(int argc, char** argv) {
     const DType x_type = type == DType::kF32 ? DType::kF32 : DType::kBF16;
     for (const int64_t m : {1, 4, 16, 64, 512, 2048}) {
       const int64_t count = m > 16 ? 4 : matrices;
-      std::vector<std::byte> x(static_cast<size_t>(m * k * 4), std::byte{0x11});
-      std::vector<float> y(static_cast<size_t>(m * n));
+      const Buffer x = backend.allocate(m * k * 4).value();  // like a model's: huge pages where the system grants them
+      const Buffer y = backend.allocate(m * n * 4).value();
+      std::memset(x.data(), 0x11, static_cast<size_t>(x.bytes()));
       Arena arena(workspace.data(), workspace.bytes());
       ops::Context context{&backend.executor(), &arena};
       const double s = best_seconds([&] {
