@@ -83,8 +83,8 @@ def grouped(rows, sets):
         del w8
         w16 = [torch.randn(EXPERTS, n, k, device="cuda", dtype=torch.bfloat16) for _ in range(sets)]
         x16 = torch.randn(total, k, device="cuda", dtype=torch.bfloat16)
-        report(f"torch._grouped_mm bf16 {name}", shape, lambda i: torch._grouped_mm(x16, w16[i].transpose(-2, -1), offs=offsets), sets, flops,
-               2 * EXPERTS * n * k + total * (2 * k + 2 * n))
+        report(f"torch._grouped_mm bf16 {name}", shape, lambda i: torch._grouped_mm(x16, w16[i].transpose(-2, -1), offs=offsets), sets,
+               flops, 2 * EXPERTS * n * k + total * (2 * k + 2 * n))
         del w16
 
 
