@@ -1,11 +1,12 @@
 // The prefix tree: which pages hold the cache of which token runs, shared between requests, exact.
 //
-// A node is a page: it stands for kPageUnits units behind the units of its ancestors, and its id is the page's id. Requests that part inside
-// a page share nothing of it. Units are opaque 64-bit values; a salt (tenant, adapter) keeps runs apart that must not be shared.
+// A node is a page: it stands for kPageUnits units behind the units of its ancestors, and its id is the page's id. Requests that part
+// inside a page share nothing of it. Units are opaque 64-bit values; a salt (tenant, adapter) keeps runs apart that must not be shared.
 // Lookups compare every unit, so a hash collision costs time and never correctness.
 //
-// A lease on a node keeps it and all its ancestors: only leaves are evicted, and a leased node is not. Eviction takes the least recently used
-// leaf first; a node that becomes a leaf goes next, unless it was itself used after its last child: then it gets another round. A node may carry a snapshot: the recurrent state behind its last unit, with a lifetime of its own (see SnapshotCache).
+// A lease on a node keeps it and all its ancestors: only leaves are evicted, and a leased node is not. Eviction takes the least recently
+// used leaf first; a node that becomes a leaf goes next, unless it was itself used after its last child: then it gets another round.
+// A node may carry a snapshot: the recurrent state behind its last unit, with a lifetime of its own (see SnapshotCache).
 //
 // Threads: none of its own. Nothing is allocated after construction; no operation walks more than the pages it names.
 #pragma once
@@ -43,8 +44,8 @@ class PrefixTree {
   void lock(Node node);
   void unlock(Node node);
 
-  // Frees up to `count` pages, least recently used leaves first, and returns how many. `dropped` is told each node before it is freed, so that
-  // what hangs on it can be freed too.
+  // Frees up to `count` pages, least recently used leaves first, and returns how many. `dropped` is told each node before it is freed, so
+  // that what hangs on it can be freed too.
   template <class Dropped>
   int32_t evict(int32_t count, const Dropped& dropped) {
     int32_t freed = 0;
