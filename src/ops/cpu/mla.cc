@@ -44,17 +44,27 @@ const std::byte* latent_row(const Params& p, int64_t r, int64_t position) {
   return p.pages.page(p.batch.page_tables[entry]) + p.layout.page_offset + position % kPageTokens * p.layout.row_bytes;
 }
 
+// Rows that walk their blocks together. Neighbouring rows of a prompt attend to mostly the same tokens, whose rows are then read once.
+constexpr int64_t kRowGroup = 8;
+
+// What one row accumulates over its blocks.
+struct RowState {
+  float* q;    // [heads, dim]
+  float* out;  // [heads, dim]
+  float* max;  // [heads]
+  float* sum;  // [heads]
+};
+
 struct AttendScratch {
-  float* q;       // [heads, dim]
-  float* out;     // [heads, dim]
-  float* rows;    // [kBlockTokens, dim]
-  float* scores;  // [heads, kBlockTokens]
-  float* max;
-  float* sum;
+  RowState rows[kRowGroup];
+  float* latents;  // [kBlockTokens, dim]
+  float* scores;   // [heads, kBlockTokens]
 
   AttendScratch(Arena& arena, int64_t heads, int64_t dim)
-      : q(arena.array<float>(heads * dim)), out(arena.array<float>(heads * dim)), rows(arena.array<float>(kBlockTokens * dim)),
-        scores(arena.array<float>(heads * kBlockTokens)), max(arena.array<float>(heads)), sum(arena.array<float>(heads)) {}
+      : latents(arena.array<float>(kBlockTokens * dim)), scores(arena.array<float>(heads * kBlockTokens)) {
+    for (RowState& row : rows)
+      row = {arena.array<float>(heads * dim), arena.array<float>(heads * dim), arena.array<float>(heads), arena.array<float>(heads)};
+  }
   static int64_t bytes(int64_t heads, int64_t dim) {
     Arena plan;
     AttendScratch(plan, heads, dim);
@@ -62,26 +72,72 @@ struct AttendScratch {
   }
 };
 
-void attend_row(const RowKernels& kernels, const MlaAttendParams& p, AttendScratch& s, int64_t r, int64_t h0, int64_t h1) {
-  const int64_t dim = p.layout.dim;
-  const int64_t heads = h1 - h0;
-  kernels.widen(p.q.row_bytes(r) + h0 * dim * dtype_bytes(p.q.dtype), p.q.dtype, s.q, heads * dim);
-  std::fill_n(s.max, heads, -std::numeric_limits<float>::infinity());
-  std::fill_n(s.sum, heads, 0.0F);
-  std::fill_n(s.out, heads * dim, 0.0F);
-  const SelectedTokens tokens(p, r);
-  for (int64_t first = 0; first < tokens.count(); first += kBlockTokens) {
-    const int64_t count = std::min(kBlockTokens, tokens.count() - first);
-    for (int64_t i = 0; i < count; ++i) read_latent(kernels, p.layout, latent_row(p, r, tokens[first + i]), s.rows + i * dim);
-    kernels.attend_block(s.q, s.rows, count, heads, dim, p.scale, s.max, s.sum, s.out, s.scores);
+// Heads [h0, h1) of consecutive rows of one sequence.
+class RowGroup {
+ public:
+  RowGroup(const RowKernels& kernels, const MlaAttendParams& p, AttendScratch& s, int64_t first_row, int64_t rows, int64_t h0, int64_t h1)
+      : kernels_(kernels), p_(p), s_(s), first_row_(first_row), rows_(rows), h0_(h0), heads_(h1 - h0), dim_(p.layout.dim) {}
+
+  void run() {
+    for (int64_t i = 0; i < rows_; ++i) begin(i);
+    // Blocks that hold the same tokens for all rows: those that are full, of rows that attend to everything before them.
+    int64_t shared = std::numeric_limits<int64_t>::max();
+    for (int64_t i = 0; i < rows_; ++i) shared = std::min(shared, dense_tokens(first_row_ + i) / kBlockTokens * kBlockTokens);
+    if (rows_ == 1) shared = 0;
+    const SelectedTokens first(p_, first_row_);
+    for (int64_t t = 0; t < shared; t += kBlockTokens) {
+      read(first_row_, first, t, kBlockTokens);
+      for (int64_t i = 0; i < rows_; ++i) attend(i, kBlockTokens);
+    }
+    for (int64_t i = 0; i < rows_; ++i) {
+      const SelectedTokens tokens(p_, first_row_ + i);
+      for (int64_t t = shared; t < tokens.count(); t += kBlockTokens) {
+        const int64_t count = std::min(kBlockTokens, tokens.count() - t);
+        read(first_row_ + i, tokens, t, count);
+        attend(i, count);
+      }
+      end(i);
+    }
   }
-  for (int64_t h = 0; h < heads; ++h) {
-    float* o = s.out + h * dim;
-    const float norm = 1.0F / s.sum[h];
-    for (int64_t i = 0; i < dim; ++i) o[i] *= norm;
+
+ private:
+  RowState& state(int64_t i) { return s_.rows[i]; }
+
+  void begin(int64_t i) {
+    const std::byte* q = p_.q.row_bytes(first_row_ + i) + h0_ * dim_ * dtype_bytes(p_.q.dtype);
+    kernels_.widen(q, p_.q.dtype, state(i).q, heads_ * dim_);
+    std::fill_n(state(i).max, heads_, -std::numeric_limits<float>::infinity());
+    std::fill_n(state(i).sum, heads_, 0.0F);
+    std::fill_n(state(i).out, heads_ * dim_, 0.0F);
   }
-  write_row(kernels, s.out, p.out, r, h0 * dim, heads * dim);
-}
+  // Tokens 0 ... n - 1 if the row attends to all of them without a gap, else 0.
+  int64_t dense_tokens(int64_t r) const {
+    return int64_t{p_.selection.counts[r]} * p_.pool == p_.selection.tail_begin[r] ? p_.batch.positions[r] + 1 : 0;
+  }
+  void read(int64_t r, const SelectedTokens& tokens, int64_t first, int64_t count) {
+    for (int64_t j = 0; j < count; ++j) read_latent(kernels_, p_.layout, latent_row(p_, r, tokens[first + j]), s_.latents + j * dim_);
+  }
+  void attend(int64_t i, int64_t count) {
+    kernels_.attend_block(state(i).q, s_.latents, count, heads_, dim_, p_.scale, state(i).max, state(i).sum, state(i).out, s_.scores);
+  }
+  void end(int64_t i) {
+    for (int64_t h = 0; h < heads_; ++h) {
+      float* o = state(i).out + h * dim_;
+      const float norm = 1.0F / state(i).sum[h];
+      for (int64_t j = 0; j < dim_; ++j) o[j] *= norm;
+    }
+    write_row(kernels_, state(i).out, p_.out, first_row_ + i, h0_ * dim_, heads_ * dim_);
+  }
+
+  const RowKernels& kernels_;
+  const MlaAttendParams& p_;
+  AttendScratch& s_;
+  int64_t first_row_;
+  int64_t rows_;
+  int64_t h0_;
+  int64_t heads_;
+  int64_t dim_;
+};
 
 void run_attend(ops::Context& ctx, const MlaAttendParams& p) {
   const RowKernels& kernels = ctx.executor->rows();
@@ -90,17 +146,26 @@ void run_attend(ops::Context& ctx, const MlaAttendParams& p) {
   const int64_t bytes = AttendScratch::bytes(p.heads, dim);
   const int64_t mark = ctx.workspace->mark();
   std::byte* scratch = ctx.workspace->array<std::byte>(pool.size() * bytes);
-  // Few rows: heads are split too.
+  // Few rows: heads are split too, and rows go alone.
   const int64_t groups = (p.heads + kHeadGroup - 1) / kHeadGroup;
-  const int64_t parts = p.batch.row_count >= 4 * pool.size() ? 1 : std::min<int64_t>(groups, pool.size());
-  pool.parallel_for(int64_t{p.batch.row_count} * parts, 1, [&](int64_t begin, int64_t end, int thread) {
+  const bool many = p.batch.row_count >= 2 * kRowGroup * pool.size();
+  const int64_t parts = many ? 1 : std::min<int64_t>(groups, pool.size());
+  const int64_t step = many ? kRowGroup : 1;
+  const int64_t items = (p.batch.row_count + step - 1) / step * parts;
+  pool.parallel_for(items, 1, [&](int64_t begin, int64_t end, int thread) {
     Arena arena(scratch + thread * bytes, bytes);
     AttendScratch s(arena, p.heads, dim);
     for (int64_t item = begin; item < end; ++item) {
       const int64_t part = item % parts;
       const int64_t h0 = groups * part / parts * kHeadGroup;
       const int64_t h1 = std::min(p.heads, groups * (part + 1) / parts * kHeadGroup);
-      attend_row(kernels, p, s, item / parts, h0, h1);
+      const int64_t last = std::min<int64_t>(p.batch.row_count, (item / parts + 1) * step);
+      for (int64_t r = item / parts * step; r < last;) {
+        int64_t next = r + 1;
+        while (next < last && p.batch.row_sequence[next] == p.batch.row_sequence[r]) ++next;
+        RowGroup(kernels, p, s, r, next - r, h0, h1).run();
+        r = next;
+      }
     }
   });
   ctx.workspace->release(mark);
