@@ -37,7 +37,7 @@ Unit* allocate_units(int32_t pages) {
 
 PrefixTree::PrefixTree(IdPool& pages)
     : pages_(pages), nodes_(static_cast<size_t>(pages.capacity())), units_(allocate_units(pages.capacity())),
-      table_(std::bit_ceil(static_cast<size_t>(pages.capacity()) * 2 + 2), kEmpty), mask_(table_.size() - 1) {}
+      table_(std::bit_ceil(static_cast<size_t>(pages.capacity()) * 2 + 2), kEmpty), mask_(table_.size() - 1), leaves_(pages.capacity()) {}
 
 uint64_t PrefixTree::key_of(uint64_t before, const Unit* units) { return XXH3_64bits_withSeed(units, kPageBytes, before); }
 
@@ -95,9 +95,9 @@ Node PrefixTree::extend(Node parent, uint64_t salt, std::span<const Unit, kPageU
   ++size_;
   if (parent != kRoot) {
     ++at(parent).children;
-    unlist(parent);
+    leaves_.remove(parent);
   }
-  list_newest(page);
+  leaves_.put_newest(page);
   return page;
 }
 
@@ -107,7 +107,7 @@ void PrefixTree::lock(Node node) {
   Entry& e = at(node);
   if (e.leases++ == 0) {
     ++locked_;
-    unlist(node);
+    leaves_.remove(node);
   }
 }
 
@@ -117,21 +117,19 @@ void PrefixTree::unlock(Node node) {
   BATON_CHECK_MSG(pages_.owner(node) == Owner::kCached && e.leases > 0, "page {} has no lease to give back", node);
   if (--e.leases > 0) return;
   --locked_;
-  if (evictable(e)) list_newest(node);
+  if (evictable(e)) leaves_.put_newest(node);
 }
 
 // A use of a node is a use of its ancestors; they become leaves only after it, so its own place in the list is all that counts.
 void PrefixTree::touch(Node node) {
   at(node).last_use = ++uses_;
-  if (!at(node).listed) return;
-  unlist(node);
-  list_newest(node);
+  if (leaves_.contains(node)) leaves_.put_newest(node);
 }
 
 void PrefixTree::remove(Node leaf) {
   const Node parent = at(leaf).parent;
   const uint64_t last_use = at(leaf).last_use;
-  unlist(leaf);
+  leaves_.remove(leaf);
   erase_key(leaf);
   pages_.discard(leaf);
   --size_;
@@ -140,9 +138,9 @@ void PrefixTree::remove(Node leaf) {
   --e.children;
   if (!evictable(e)) return;
   if (e.last_use > last_use)
-    list_newest(parent);
+    leaves_.put_newest(parent);
   else
-    list_oldest(parent);
+    leaves_.put_oldest(parent);
 }
 
 void PrefixTree::insert_key(uint64_t key, Node node) {
@@ -164,32 +162,6 @@ void PrefixTree::erase_key(Node node) {
   table_[gap] = kEmpty;
 }
 
-void PrefixTree::list_newest(Node node) {
-  Entry& e = at(node);
-  e.listed = true;
-  e.newer = kRoot;
-  e.older = newest_;
-  (newest_ == kRoot ? oldest_ : at(newest_).newer) = node;
-  newest_ = node;
-}
-
-void PrefixTree::list_oldest(Node node) {
-  Entry& e = at(node);
-  e.listed = true;
-  e.older = kRoot;
-  e.newer = oldest_;
-  (oldest_ == kRoot ? newest_ : at(oldest_).older) = node;
-  oldest_ = node;
-}
-
-void PrefixTree::unlist(Node node) {
-  Entry& e = at(node);
-  if (!e.listed) return;
-  (e.newer == kRoot ? newest_ : at(e.newer).older) = e.older;
-  (e.older == kRoot ? oldest_ : at(e.older).newer) = e.newer;
-  e.listed = false;
-}
-
 void PrefixTree::check_invariants() const {
   std::vector<int32_t> children(nodes_.size());
   int32_t nodes = 0;
@@ -200,7 +172,7 @@ void PrefixTree::check_invariants() const {
     ++nodes;
     const Entry& e = at(n);
     locked += e.leases > 0 ? 1 : 0;
-    listed += e.listed ? 1 : 0;
+    listed += leaves_.contains(n) ? 1 : 0;
     if (e.parent != kRoot) {
       BATON_CHECK_MSG(pages_.owner(e.parent) == Owner::kCached, "page {} hangs on page {}, which is not in the tree", n, e.parent);
       ++children[static_cast<size_t>(e.parent)];
@@ -212,10 +184,10 @@ void PrefixTree::check_invariants() const {
     if (pages_.owner(n) != Owner::kCached) continue;
     BATON_CHECK_MSG(at(n).children == children[static_cast<size_t>(n)], "page {} counts {} children, has {}", n, at(n).children,
                     children[static_cast<size_t>(n)]);
-    BATON_CHECK(at(n).listed == evictable(at(n)));
+    BATON_CHECK(leaves_.contains(n) == evictable(at(n)));
   }
   int32_t walked = 0;
-  for (Node n = oldest_; n != kRoot; n = at(n).newer) ++walked;
+  for (Node n = leaves_.oldest(); n != UseList::kNone; n = leaves_.newer(n)) ++walked;
   BATON_CHECK(nodes == size_ && locked == locked_ && walked == listed && nodes == pages_.cached_count());
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cache/id_pool.h"
+#include "cache/use_list.h"
 
 namespace baton::cache {
 
@@ -49,8 +50,8 @@ class PrefixTree {
   template <class Dropped>
   int32_t evict(int32_t count, const Dropped& dropped) {
     int32_t freed = 0;
-    for (; freed < count && oldest_ != kRoot; ++freed) {
-      const Node leaf = oldest_;
+    for (; freed < count && leaves_.oldest() != kRoot; ++freed) {
+      const Node leaf = leaves_.oldest();
       dropped(leaf);
       remove(leaf);
     }
@@ -72,9 +73,6 @@ class PrefixTree {
     int32_t children = 0;
     int32_t leases = 0;
     uint64_t last_use = 0;  // by uses_
-    Node newer = kRoot;     // list of evictable leaves by last use
-    Node older = kRoot;
-    bool listed = false;
   };
 
   static uint64_t key_of(uint64_t before, const Unit* units);
@@ -88,9 +86,6 @@ class PrefixTree {
   void erase_key(Node node);
   void touch(Node node);
   void remove(Node leaf);
-  void list_newest(Node node);
-  void list_oldest(Node node);
-  void unlist(Node node);
   bool evictable(const Entry& e) const { return e.children == 0 && e.leases == 0; }
 
   IdPool& pages_;
@@ -101,8 +96,7 @@ class PrefixTree {
   std::unique_ptr<Unit[], Free> units_;  // [capacity, kPageUnits], on huge pages where the system grants them
   std::vector<Node> table_;              // open addressing by key; a power of two, at most half full
   size_t mask_;
-  Node newest_ = kRoot;
-  Node oldest_ = kRoot;
+  UseList leaves_;  // the evictable ones
   int32_t size_ = 0;
   int32_t locked_ = 0;
   uint64_t uses_ = 0;

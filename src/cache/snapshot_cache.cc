@@ -5,13 +5,13 @@
 namespace baton::cache {
 
 SnapshotCache::SnapshotCache(int32_t snapshots, int32_t pages)
-    : pool_(snapshots), entries_(static_cast<size_t>(snapshots)), by_node_(static_cast<size_t>(pages), kNoSnapshot) {}
+    : pool_(snapshots), entries_(static_cast<size_t>(snapshots)), by_node_(static_cast<size_t>(pages), kNoSnapshot), unleased_(snapshots) {}
 
 int32_t SnapshotCache::take() {
   int32_t s = kNoSnapshot;
   if (pool_.take({&s, 1})) return s;
-  if (oldest_ == kNoSnapshot) return kNoSnapshot;
-  drop(at(oldest_).node);
+  if (unleased_.oldest() == UseList::kNone) return kNoSnapshot;
+  drop(at(unleased_.oldest()).node);
   const bool taken = pool_.take({&s, 1});
   BATON_CHECK(taken);
   return s;
@@ -23,17 +23,14 @@ void SnapshotCache::attach(Node node, int32_t snapshot) {
   pool_.adopt(snapshot);
   here = snapshot;
   at(snapshot) = {.node = node};
-  list_newest(snapshot);
+  unleased_.put_newest(snapshot);
 }
 
 int32_t SnapshotCache::deepest(std::span<const Node> path) {
   for (size_t i = path.size(); i > 0; --i) {
     const int32_t s = of(path[i - 1]);
     if (s == kNoSnapshot) continue;
-    if (at(s).listed) {
-      unlist(s);
-      list_newest(s);
-    }
+    if (unleased_.contains(s)) unleased_.put_newest(s);
     return static_cast<int32_t>(i - 1);
   }
   return -1;
@@ -41,7 +38,7 @@ int32_t SnapshotCache::deepest(std::span<const Node> path) {
 
 void SnapshotCache::lock(int32_t snapshot) {
   BATON_CHECK(pool_.owner(snapshot) == Owner::kCached);
-  if (at(snapshot).leases++ == 0) unlist(snapshot);
+  if (at(snapshot).leases++ == 0) unleased_.remove(snapshot);
 }
 
 void SnapshotCache::unlock(int32_t snapshot) {
@@ -51,7 +48,7 @@ void SnapshotCache::unlock(int32_t snapshot) {
   if (e.node == kRoot)
     pool_.discard(snapshot);
   else
-    list_newest(snapshot);
+    unleased_.put_newest(snapshot);
 }
 
 void SnapshotCache::drop(Node node) {
@@ -60,27 +57,10 @@ void SnapshotCache::drop(Node node) {
   Entry& e = at(here);
   e.node = kRoot;
   if (e.leases == 0) {
-    unlist(here);
+    unleased_.remove(here);
     pool_.discard(here);
   }
   here = kNoSnapshot;
-}
-
-void SnapshotCache::list_newest(int32_t s) {
-  Entry& e = at(s);
-  e.listed = true;
-  e.newer = kNoSnapshot;
-  e.older = newest_;
-  (newest_ == kNoSnapshot ? oldest_ : at(newest_).newer) = s;
-  newest_ = s;
-}
-
-void SnapshotCache::unlist(int32_t s) {
-  Entry& e = at(s);
-  if (!e.listed) return;
-  (e.newer == kNoSnapshot ? newest_ : at(e.newer).older) = e.older;
-  (e.older == kNoSnapshot ? oldest_ : at(e.older).newer) = e.newer;
-  e.listed = false;
 }
 
 void SnapshotCache::check_invariants() const {
@@ -96,12 +76,12 @@ void SnapshotCache::check_invariants() const {
   for (int32_t s = 0; s < pool_.capacity(); ++s) {
     if (pool_.owner(s) != Owner::kCached) continue;
     orphans += at(s).node == kRoot ? 1 : 0;
-    listed += at(s).listed ? 1 : 0;
-    BATON_CHECK(at(s).listed == (at(s).leases == 0));
+    listed += unleased_.contains(s) ? 1 : 0;
+    BATON_CHECK(unleased_.contains(s) == (at(s).leases == 0));
     BATON_CHECK(at(s).node != kRoot || at(s).leases > 0);
   }
   int32_t walked = 0;
-  for (int32_t s = oldest_; s != kNoSnapshot; s = at(s).newer) ++walked;
+  for (int32_t s = unleased_.oldest(); s != UseList::kNone; s = unleased_.newer(s)) ++walked;
   BATON_CHECK(walked == listed && attached + orphans == pool_.cached_count());
 }
 

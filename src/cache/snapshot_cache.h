@@ -11,6 +11,7 @@
 
 #include "cache/id_pool.h"
 #include "cache/prefix_tree.h"
+#include "cache/use_list.h"
 
 namespace baton::cache {
 
@@ -46,20 +47,14 @@ class SnapshotCache {
   struct Entry {
     Node node = kRoot;  // kRoot: the node is gone
     int32_t leases = 0;
-    int32_t newer = kNoSnapshot;
-    int32_t older = kNoSnapshot;
-    bool listed = false;
   };
   Entry& at(int32_t s) { return entries_[static_cast<size_t>(s)]; }
   const Entry& at(int32_t s) const { return entries_[static_cast<size_t>(s)]; }
-  void list_newest(int32_t s);
-  void unlist(int32_t s);
 
   IdPool pool_;
   std::vector<Entry> entries_;
   std::vector<int32_t> by_node_;
-  int32_t newest_ = kNoSnapshot;
-  int32_t oldest_ = kNoSnapshot;
+  UseList unleased_;  // those that may be evicted
 };
 
 }  // namespace baton::cache
