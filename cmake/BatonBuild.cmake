@@ -96,8 +96,8 @@ function(room)
 endfunction()
 
 # fuzzer(NAME safetensors SOURCES safetensors_fuzz.cc [LIBRARIES cmake targets] [CORPUS folder of inputs])
-# With BATON_FUZZERS (clang): the libFuzzer program fuzz_<name>, built by the target fuzzers. Otherwise the same entry point is run over every file of CORPUS as a test,
-# so that what fuzzing once found stays found with any compiler.
+# With BATON_FUZZERS (clang): the libFuzzer program fuzz_<name>, built by the target fuzzers. Otherwise the same entry point is run over every
+# file of CORPUS as a test, so that what fuzzing once found stays found with any compiler.
 function(fuzzer)
   cmake_parse_arguments(F "" "NAME;CORPUS" "SOURCES;LIBRARIES" ${ARGN})
   if(BATON_FUZZERS)

@@ -42,8 +42,8 @@ class Tokenizer {
   ~Tokenizer();
 
   // `text` is UTF-8; each maximal broken part counts as U+FFFD. `untrusted` are byte ranges of it, ascending and apart, whose text never
-  // becomes an added token, nor part of one, nor white space that one swallows. They do not change how words are cut and merged; but where a
-  // normalizer is set, nothing composes across their edges. Fails for ranges outside the text, for text beyond kMostTextBytes, and where
+  // becomes an added token, nor part of one, nor white space that one swallows. They do not change how words are cut and merged; but where
+  // a normalizer is set, nothing composes across their edges. Fails for ranges outside the text, for text beyond kMostTextBytes, and where
   // the file's pattern would take too long.
   Result<std::vector<int32_t>> encode(std::string_view text, const EncodeOptions& options = {},
                                       std::span<const TextRange> untrusted = {}) const;
