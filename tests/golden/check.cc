@@ -52,8 +52,8 @@ class Checker {
   }
 
   // Where an input lies on a rounding tie of e4m3 its value moves by a step, 1/16 of it, and with it its row and rows behind that attend to
-  // it. Rows before it stay sharp, while an error of the arithmetic spares none. So when some rows of a layer meet the tolerance (at least a
-  // quarter) and the others are off by no more than a step, the former are judged as they are, and the layers behind, for this prompt, at
+  // it. Rows before it stay sharp, while an error of the arithmetic spares none. So when some rows of a layer meet the tolerance (at least
+  // a quarter) and the others are off by no more than a step, the former are judged as they are, and the layers behind, for this prompt, at
   // the width of a step.
   Measures measure_e4m3(const std::string& kind, const std::vector<float>& x, const std::vector<float>& golden, int64_t rows,
                         int64_t width) {
