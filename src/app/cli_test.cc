@@ -84,10 +84,23 @@ TEST_F(CommandLine, SaysWhatItIs) {
   EXPECT_TRUE(version.out.starts_with("baton ")) << version.out;
   const Outcome help = run({"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* command : {"generate", "inspect", "synth"}) {
+  for (const char* command : {"generate", "inspect", "synth", "tokenize"}) {
     EXPECT_NE(help.out.find(command), std::string::npos);
     EXPECT_EQ(run({command, "--help"}).exit_code, 0);
   }
+}
+
+TEST_F(CommandLine, TokenizesBothWays) {
+  const std::string tokenizer = BATON_TEST_DATA "/tokenizers/glm-like.json";
+  const std::string text = "Hello <think> w\xC3\xB6rld\n";
+  const Outcome ids = run({"tokenize", "--tokenizer", tokenizer, "--text", text});
+  EXPECT_EQ(ids.exit_code, 0) << ids.err;
+  EXPECT_NE(ids.out.find(",12021,"), std::string::npos) << ids.out;
+  EXPECT_EQ(run({"tokenize", "--tokenizer", tokenizer, "--decode", "--text", ids.out}).out, text);
+  EXPECT_EQ(run({"tokenize", "--tokenizer", tokenizer, "--no-special", "--text", text}).out.find(",12021,"), std::string::npos);
+  EXPECT_EQ(run({"tokenize", "--tokenizer", tokenizer, "--decode", "--json", "--text", "39,276"}).out, "{\"text\":\"Hel\"}\n");
+  expect_failure({"tokenize", "--tokenizer", path("none"), "--text", "x"}, {"none"});
+  EXPECT_EQ(run({"tokenize", "--text", "x"}).exit_code, 2);
 }
 
 TEST_F(CommandLine, UsageErrorsExitWithTwo) {

@@ -11,6 +11,7 @@ namespace baton::app {
 void add_generate(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
 void add_synth(CLI::App& app, int& exit_code);
+void add_tokenize(CLI::App& app, int& exit_code);
 
 // The exit code of a command that ended with `status`; says what went wrong.
 int finish(const Status& status);

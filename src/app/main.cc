@@ -22,6 +22,7 @@ int run(int argc, char** argv) {
   add_generate(app, exit_code);
   add_inspect(app, exit_code);
   add_synth(app, exit_code);
+  add_tokenize(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

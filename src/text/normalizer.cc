@@ -5,6 +5,7 @@
 
 #include "text/json_component.h"
 #include "text/unicode_classes.h"
+#include "text/unicode_ranges.h"
 #include "text/utf8.h"
 
 namespace baton::text {
@@ -36,7 +37,9 @@ std::string without_accents(std::string_view text) {
   const char* const end = p + text.size();
   while (p < end) {
     const char* const begin = p;
-    if (utf8proc_category(static_cast<utf8proc_int32_t>(read_valid_char(p))) != UTF8PROC_CATEGORY_MN) out.append(begin, p);
+    const char32_t c = read_valid_char(p);
+    const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+    if (category < UTF8PROC_CATEGORY_MN || category > UTF8PROC_CATEGORY_ME || contains(young_marks(), c)) out.append(begin, p);
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <utf8proc.h>
 
 #include "text/json_component.h"
+#include "text/unicode_ranges.h"
 
 namespace baton::text {
 namespace {
@@ -17,6 +18,8 @@ bool is_space(char32_t c) { return (UnicodeClasses::get().of(c) & kSpace) != 0; 
 
 bool is_punctuation(char32_t c) {
   if (c < 0x80) return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
+  if (contains(young_punctuation(), c)) return false;
+  if (c == 0x166D || c == 0x111C9) return true;  // were punctuation in the reference's table
   const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
 }
@@ -67,7 +70,9 @@ Status PreTokenizer::add(const boost::json::value& value, std::string path) {
   } else if (type == "WhitespaceSplit") {
     steps_.emplace_back(Split{&is_space, SplitBehavior::kRemoved, false});
   } else if (type == "Whitespace") {
-    BATON_ASSIGN(Regex words, Regex::compile(R"(\w+|[^\w\s]+)"));
+    // The pattern \w+|[^\w\s]+ with another \w than in patterns of the file: with joiners, letter numbers and circled letters.
+    const std::string word = class_items(word_ranges());
+    BATON_ASSIGN(Regex words, Regex::compile(fmt::format(R"([{0}]+|[^{0}\s]+)", word)));
     steps_.emplace_back(Split{std::move(words), SplitBehavior::kRemoved, true});
   } else if (type == "CharDelimiterSplit") {
     BATON_ASSIGN(std::string delimiter, c.text("delimiter"));

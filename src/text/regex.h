@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/unicode_ranges.h"
 
 namespace baton::text {
 
@@ -18,6 +19,9 @@ struct TextRange {
 // The pattern in PCRE2's dialect: \p{L}, \p{N} and \s completed to what Oniguruma's tables say, constructs that mean something else in
 // PCRE2 (set operations, nested classes) refused.
 Result<std::string> translate_pattern(std::string_view pattern);
+
+// Ranges as members of a character class in a pattern.
+std::string class_items(CodeRanges ranges);
 
 // Immutable after compile(); any thread may match. Move-only.
 class Regex {

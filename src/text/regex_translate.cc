@@ -7,7 +7,6 @@
 #include "text/unicode_ranges.h"
 
 namespace baton::text {
-namespace {
 
 std::string class_items(CodeRanges ranges) {
   std::string items;
@@ -17,6 +16,8 @@ std::string class_items(CodeRanges ranges) {
   }
   return items;
 }
+
+namespace {
 
 std::string all_but(CodeRanges ranges) {
   std::string items;
@@ -33,8 +34,23 @@ std::string all_but(CodeRanges ranges) {
   return items;
 }
 
+// \p{category} and what it gained since PCRE2's tables; a category is one letter or two.
+std::string category_items(std::string_view category) {
+  std::string items = fmt::format("\\p{{{}}}", category);
+  for (const NewRange& r : ranges_since_14())
+    if (std::string_view(r.category).starts_with(category)) {
+      const CodeRange range{r.first, r.last};
+      items += class_items({&range, 1});
+    }
+  return items;
+}
+
 // Oniguruma's \w counts marks and connectors, PCRE2's only letters, numbers and the underscore.
-std::string word_items() { return "\\p{L}\\p{M}\\p{Nd}\\p{Pc}" + class_items(letters_since_14()); }
+std::string word_items() {
+  std::string items;
+  for (const std::string_view category : {"L", "M", "Nd", "Pc"}) items += category_items(category);
+  return items;
+}
 
 struct Property {
   std::string_view long_name, short_name;
@@ -164,16 +180,11 @@ class Translator {
     std::string short_name(name);
     for (const Property& p : kLongNames)
       if (lower(name) == p.long_name) short_name = p.short_name;
-    const bool letters = short_name == "L";
-    if (letters || short_name == "N") {
-      // \P{L} within a class cannot be completed by adding members: there the library's own tables decide.
-      if (in_class_ && negated)
-        out_ += fmt::format("\\P{{{}}}", short_name);
-      else
-        put_set(fmt::format("\\p{{{}}}{}", short_name, class_items(letters ? letters_since_14() : numbers_since_14())), negated);
-    } else {
+    // \P{L} within a class cannot be completed by adding members: there the library's own tables decide. So they do for scripts and others.
+    if (short_name.empty() || short_name.size() > 2 || (in_class_ && negated))
       out_ += fmt::format("\\{}{{{}}}", negated ? 'P' : 'p', short_name);
-    }
+    else
+      put_set(category_items(short_name), negated);
     at_ = close + 1;
     return {};
   }

@@ -26,13 +26,7 @@ bool is_inert(char32_t c) {
 // In NFC these are what they are already, except for what may follow them.
 bool is_composed_latin(char32_t c) { return c >= 0xA0 && c < 0x300; }
 
-bool is_young(char32_t c) {
-  const CodeRanges ranges = not_normalized();
-  if (c < ranges.front().first) return false;
-  const auto* at =
-      std::upper_bound(ranges.data(), ranges.data() + ranges.size(), c, [](char32_t x, const CodeRange& r) { return x < r.first; });
-  return at != ranges.data() && c <= (at - 1)->last;
-}
+bool is_young(char32_t c) { return c >= not_normalized().front().first && contains(not_normalized(), c); }
 
 utf8proc_option_t options_of(UnicodeForm form) {
   switch (form) {
