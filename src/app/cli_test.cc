@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -182,6 +183,54 @@ TEST_F(CommandLine, NamesBadInput) {
   EXPECT_EQ(run({"inspect", path("")}).exit_code, 0);
   fs::resize_file(path("model.safetensors"), 1'000'000);
   expect_failure({"inspect", path("")}, {"model.safetensors", "truncated"});
+}
+
+// The largest sizes that the configuration accepts must run: a limit that only a kernel knows would end in a crash.
+TEST_F(CommandLine, GeneratesAtTheLimitsOfTheConfiguration) {
+  boost::json::value config = boost::json::parse(*read_file(kGolden + "tiny/config.json", 1 << 20));
+  boost::json::object& text = config.at("text_config").as_object();
+  const auto with = [&](const std::string& key, int64_t value, const std::string& name) {
+    const boost::json::value before = text[key];
+    text[key] = value;
+    folder_.write(name + ".json", boost::json::serialize(config));
+    text[key] = before;
+    return run({"synth", "--config", path(name + ".json"), "--seed", "1", path(name)}).exit_code;
+  };
+  text["n_routed_experts"] = 70;
+  for (const auto& [key, limit] : {std::pair<std::string, int64_t>{"hc_mult", 32}, {"num_experts_per_tok", 64}}) {
+    EXPECT_EQ(with(key, limit + 1, "beyond"), 1) << key;
+    ASSERT_EQ(with(key, limit, key), 0) << key;
+    EXPECT_EQ(run({"generate", "--model", path(key), "--prompt-ids", "1,2,3", "--max-tokens", "2"}).exit_code, 0) << key;
+  }
+}
+
+TEST_F(CommandLine, DamagedSmallTensorsAreNamed) {
+  fs::copy(kGolden + "tiny", path("damaged"));
+  std::string bytes = folder_.read("damaged/model.safetensors");
+  // The first value behind the header is set to a NaN where the tensor is small enough to be looked at whole.
+  const std::string name = "model.language_model.layers.0.self_attn.A_log";
+  const size_t entry = bytes.find(name);
+  ASSERT_NE(entry, std::string::npos);
+  const size_t offsets = bytes.find("\"data_offsets\":[", entry) + 16;
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(&bytes[8 + header + std::stoull(bytes.substr(offsets))], &nan, sizeof nan);
+  folder_.write("damaged/model.safetensors", bytes);
+  expect_failure({"generate", "--model", path("damaged"), "--prompt-ids", "1"}, {name, "nan", "index 0"});
+}
+
+TEST_F(CommandLine, PipesInPlaceOfFilesDoNotHang) {
+  ASSERT_EQ(::mkfifo(path("config.json").c_str(), 0600), 0);
+  expect_failure({"inspect", path("")}, {"config.json", "not a regular file"});
+}
+
+TEST_F(CommandLine, AClosedStandardErrorChangesNoExitCode) {
+  const auto code = [&](const std::string& arguments) {
+    return WEXITSTATUS(std::system(fmt::format("{} {} >/dev/null 2>&-", BATON_PROGRAM, arguments).c_str()));
+  };
+  EXPECT_EQ(code("inspect " + path("absent")), 1);
+  EXPECT_EQ(code("generate --model " + kGolden + "tiny --prompt-ids 1 --max-tokens 1"), 0);
 }
 
 TEST_F(CommandLine, OutputThatCannotBeWrittenIsAFailure) {

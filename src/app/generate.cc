@@ -3,17 +3,19 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <boost/json.hpp>
-#include <charconv>
 #include <chrono>
-#include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
 
 #include "app/commands.h"
+#include "app/console.h"
 #include "app/id_list.h"
 #include "app/progress.h"
+#include "app/validators.h"
 #include "base/file.h"
 #include "model/sequence_runner.h"
 #include "ops/cpu/backend.h"
@@ -26,7 +28,7 @@ struct Arguments {
   std::string prompt_ids;
   std::string prompt_file;
   int64_t max_tokens = 16;
-  int64_t context = 0;  // 0: prompt + max_tokens
+  int64_t context = 0;  // 0: max_position_embeddings
   int64_t chunk = 512;
   float temperature = 0;
   float top_p = 1;
@@ -81,12 +83,12 @@ void print_text(const Output& o, int64_t prompt_tokens) {
   fmt::print("{}\n", fmt::join(o.ids, ","));
   std::fflush(stdout);
   const Timings& t = o.timings;
-  fmt::print(stderr, "load {:.3f} s ({:.1f} MB weights, {:.1f} MB caches, {:.1f} MB workspace)\n", t.load,
-             static_cast<double>(o.weight_bytes) / 1e6, static_cast<double>(o.cache_bytes) / 1e6,
-             static_cast<double>(o.workspace_bytes) / 1e6);
-  fmt::print(stderr, "prefill {} tokens in {:.3f} s, {}\n", prompt_tokens, t.prefill, rate(prompt_tokens, t.prefill));
-  fmt::print(stderr, "decode {} tokens in {:.3f} s, {}; finished: {}\n", t.decode_steps, t.decode, rate(t.decode_steps, t.decode),
-             o.stopped ? "stop" : "length");
+  const auto mega = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  print_error(fmt::format("load {:.3f} s ({:.1f} MB weights, {:.1f} MB caches, {:.1f} MB workspace)\n", t.load, mega(o.weight_bytes),
+                          mega(o.cache_bytes), mega(o.workspace_bytes)));
+  print_error(fmt::format("prefill {} tokens in {:.3f} s, {}\n", prompt_tokens, t.prefill, rate(prompt_tokens, t.prefill)));
+  print_error(fmt::format("decode {} tokens in {:.3f} s, {}; finished: {}\n", t.decode_steps, t.decode, rate(t.decode_steps, t.decode),
+                          o.stopped ? "stop" : "length"));
 }
 
 void print_json(const Output& o, int64_t prompt_tokens) {
@@ -119,8 +121,8 @@ Status check_prompt(const std::vector<int32_t>& prompt, const model::Config& con
   if (prompt.empty()) return invalid("the prompt is empty; give at least one token id");
   for (size_t i = 0; i < prompt.size(); ++i)
     if (prompt[i] < 0 || prompt[i] >= config.vocab_size)
-      return invalid(
-          fmt::format("prompt token {} (number {}) is outside the vocabulary; ids go from 0 to {}", prompt[i], i, config.vocab_size - 1));
+      return invalid(fmt::format("prompt token {} (number {} of the prompt) is outside the vocabulary; ids go from 0 to {}", prompt[i],
+                                 i + 1, config.vocab_size - 1));
   const int64_t limit = a.context > 0 ? a.context : config.max_position_embeddings;
   const auto n = static_cast<int64_t>(prompt.size());
   if (a.context > config.max_position_embeddings)
@@ -219,16 +221,6 @@ Status generate(const Arguments& a) {
   return {};
 }
 
-// CLI::Range lets NaN pass.
-CLI::Validator between(double low, double high, const std::string& description) {
-  return {[=](std::string& text) {
-            double x = 0;
-            const bool number = CLI::detail::lexical_cast(text, x);
-            return number && x >= low && x <= high ? std::string() : fmt::format("{} is not {}", text, description);
-          },
-          description};
-}
-
 }  // namespace
 
 void add_generate(CLI::App& app, int& exit_code) {
@@ -241,8 +233,8 @@ void add_generate(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   c->add_option("--context", a->context, "Refuse prompts that need more tokens than this (default: the model's max_position_embeddings)")
-      ->check(CLI::PositiveNumber);
-  c->add_option("--chunk", a->chunk, "Prompt tokens per launch; results do not depend on it")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  c->add_option("--chunk", a->chunk, "Prompt tokens per launch; with --state-dtype float32 results do not depend on it")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
   c->add_option("--temperature", a->temperature, "0: the most likely token")
@@ -251,7 +243,7 @@ void add_generate(CLI::App& app, int& exit_code) {
   c->add_option("--top-p", a->top_p, "Smallest set of likely tokens with this probability")
       ->capture_default_str()
       ->check(between(1e-6, 1, "a number above 0 and at most 1"));
-  c->add_option("--seed", a->seed, "Seed of sampled tokens")->capture_default_str();
+  c->add_option("--seed", a->seed, "Seed of sampled tokens")->capture_default_str()->check(whole_number_64());
   c->add_flag("--ignore-eos", a->ignore_eos, "Go on after an end token");
   c->add_option("--format", a->format, "Output")->capture_default_str()->check(CLI::IsMember({"text", "json"}));
   c->add_option("--threads", a->threads, "CPU threads (default: all cores)")->check(CLI::Range(1, 1024));

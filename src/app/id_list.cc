@@ -16,6 +16,8 @@ Result<std::vector<int32_t>> parse_id_list(std::string_view text, const std::str
   if (text.starts_with('[') && text.ends_with(']')) text = trim(text.substr(1, text.size() - 2));
   std::vector<int32_t> ids;
   while (!text.empty()) {
+    if (text.front() == ',')
+      return Error{Error::Kind::kInvalid, fmt::format("{}: an id is missing before a comma (entry {})", where, ids.size() + 1)};
     int32_t id = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
     const auto used = static_cast<size_t>(end - text.data());

@@ -3,9 +3,14 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <new>
+#include <string>
+#include <system_error>
 
 #include "app/commands.h"
+#include "app/console.h"
 
 namespace baton::app {
 namespace {
@@ -35,11 +40,26 @@ int run(int argc, char** argv) {
   return exit_code;
 }
 
+// Names from files and arguments may hold control characters, which must not reach a terminal.
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = c == '\n' ? '\n' : '?';
+  return text;
+}
+
+// A mapped file that shrinks raises this signal at the next access to what is gone; nothing can be computed from then on.
+void on_bus_error(int) {
+  print_error(
+      "baton: a checkpoint file became shorter, or its disk failed, while it was being read; copy it again and do not change it "
+      "meanwhile\n");
+  std::_Exit(kFailure);
+}
+
 }  // namespace
 
 int finish(const Status& status) {
   if (status.ok()) return 0;
-  fmt::print(stderr, "baton: {}\n", status.error().message);
+  print_error(fmt::format("baton: {}\n", printable(status.error().message)));
   return kFailure;
 }
 
@@ -48,9 +68,15 @@ int finish(const Status& status) {
 int main(int argc, char** argv) {
   // A write beyond a limit then fails like any other write, and is reported.
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGBUS, baton::app::on_bus_error);
   // Nothing here throws on purpose; what is left is the standard library out of memory.
   try {
     return baton::app::run(argc, argv);
+  } catch (const std::system_error& e) {
+    return baton::app::finish(
+        baton::Error{baton::Error::Kind::kExhausted, fmt::format("the system refused a resource ({}); try fewer --threads", e.what())});
+  } catch (const std::bad_alloc&) {
+    return baton::app::finish(baton::Error{baton::Error::Kind::kExhausted, "out of memory; try fewer --threads or a smaller --chunk"});
   } catch (const std::exception& e) {
     return baton::app::finish(baton::Error{baton::Error::Kind::kExhausted, fmt::format("stopped: {}", e.what())});
   }

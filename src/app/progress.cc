@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include "app/console.h"
 
 namespace baton::app {
 namespace {
@@ -22,8 +22,7 @@ void Progress::update(int64_t done) {
   last_ = now;
   shown_ = true;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  fmt::print(stderr, "\r\x1b[K{} {} of {} ({:.0f}/s)", what_, done, total_, static_cast<double>(done) / seconds);
-  std::fflush(stderr);
+  print_error(fmt::format("\r\x1b[K{} {} of {} ({:.0f}/s)", what_, done, total_, static_cast<double>(done) / seconds));
 }
 
 void Progress::restart(std::string what, int64_t total) {
@@ -34,7 +33,7 @@ void Progress::restart(std::string what, int64_t total) {
 }
 
 void Progress::clear() {
-  if (shown_) fmt::print(stderr, "\r\x1b[K");
+  if (shown_) print_error("\r\x1b[K");
   shown_ = false;
 }
 

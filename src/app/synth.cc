@@ -8,6 +8,7 @@
 
 #include "app/commands.h"
 #include "app/progress.h"
+#include "app/validators.h"
 #include "base/file.h"
 
 namespace baton::app {
@@ -30,7 +31,10 @@ std::atomic<bool> g_stop{false};
 
 Status synth(const Arguments& a) {
   BATON_ASSIGN(const std::string config, read_file(a.config, int64_t{8} << 20));
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, [](int) { g_stop.store(true); });
+  // A signal that the caller ignores (nohup) stays ignored.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU, SIGUSR1, SIGUSR2})
+    if (std::signal(signal, [](int) { g_stop.store(true); }) == SIG_IGN) std::signal(signal, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
   model::SynthOptions options;
   options.format = kFormats.at(a.format);
   options.seed = a.seed;
@@ -56,8 +60,8 @@ Status synth(const Arguments& a) {
 void add_synth(CLI::App& app, int& exit_code) {
   auto a = std::make_shared<Arguments>();
   CLI::App* c = app.add_subcommand("synth", "Write a checkpoint with random weights");
-  c->add_option("--config", a->config, "config.json that describes the model; it is copied")->required();
-  c->add_option("--seed", a->seed, "The same seed gives the same weights on every machine")->required();
+  c->add_option("--config", a->config, "config.json that describes the model; it is rewritten for the format")->required();
+  c->add_option("--seed", a->seed, "The same seed gives the same weights on every machine")->required()->check(whole_number_64());
   c->add_option("--format", a->format, "bf16; fp8: 128 x 128 blocks as released; f32")
       ->capture_default_str()
       ->check(CLI::IsMember({"bf16", "fp8", "f32"}));

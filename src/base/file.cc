@@ -116,6 +116,13 @@ Result<std::string> read_file(const std::filesystem::path& path, int64_t limit_b
   }
 }
 
+Result<std::string> read_regular_file(const std::filesystem::path& path, int64_t limit_bytes) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return system_error("open", path, errno);
+  if (!S_ISREG(info.st_mode)) return Error{Error::Kind::kInvalid, fmt::format("{} is not a regular file", path.string())};
+  return read_file(path, limit_bytes);
+}
+
 PendingFile::PendingFile(int fd, std::filesystem::path temporary, std::filesystem::path destination)
     : fd_(fd), temporary_(std::move(temporary)), destination_(std::move(destination)) {}
 
@@ -164,8 +171,9 @@ PendingDirectory::~PendingDirectory() {
 
 Result<PendingDirectory> PendingDirectory::create(const std::filesystem::path& destination) {
   // "out/" names the same folder as "out"; only the latter has a file name to derive the temporary name from.
-  std::filesystem::path target = destination.lexically_normal();
-  if (!target.has_filename()) target = target.parent_path();
+  // Nothing else is simplified: "link/../out" is beside what the link points to, which only the system knows.
+  std::filesystem::path target = destination;
+  while (!target.has_filename() && target.has_relative_path()) target = target.parent_path();
   if (target.empty() || target == "." || target == ".." || !target.has_filename())
     return Error{Error::Kind::kInvalid, fmt::format("{} cannot be replaced: name a new folder", destination.string())};
   struct stat info {};

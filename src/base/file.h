@@ -38,8 +38,10 @@ class MappedFile {
   std::filesystem::path path_;
 };
 
-// The whole file; an error if it is larger than `limit_bytes`.
+// The whole file; an error if it is larger than `limit_bytes`. Pipes are read to their end.
 Result<std::string> read_file(const std::filesystem::path& path, int64_t limit_bytes);
+// The same for a file of a folder that others wrote: anything but a regular file is refused, so that a pipe cannot hang the reader.
+Result<std::string> read_regular_file(const std::filesystem::path& path, int64_t limit_bytes);
 
 // A file under a temporary name beside its destination; commit() makes it durable and renames it, anything else removes it.
 class PendingFile {

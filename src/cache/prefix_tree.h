@@ -50,7 +50,7 @@ class PrefixTree {
   template <class Dropped>
   int32_t evict(int32_t count, const Dropped& dropped) {
     int32_t freed = 0;
-    for (; freed < count && leaves_.oldest() != kRoot; ++freed) {
+    for (; freed < count && leaves_.oldest() != UseList::kNone; ++freed) {
       const Node leaf = leaves_.oldest();
       dropped(leaf);
       remove(leaf);

@@ -186,11 +186,11 @@ int64_t Checkpoint::file_bytes() const {
   return bytes;
 }
 
-void Checkpoint::drop_pages(const TensorEntry& tensor) const {
-  // Only whole pages of this tensor: its neighbours share the outer ones.
+void Checkpoint::drop_pages(const std::byte* data, int64_t bytes) {
+  // Only whole pages of the range: its neighbours share the outer ones.
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<uintptr_t>(tensor.data) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<uintptr_t>(tensor.data) + static_cast<uintptr_t>(tensor.bytes)) / page * page;
+  const auto begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(bytes)) / page * page;
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 

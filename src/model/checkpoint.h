@@ -65,8 +65,8 @@ class Checkpoint {
   int64_t skipped_vision_tensors() const { return skipped_vision_; }
   int64_t file_bytes() const;
   int64_t shard_count() const { return static_cast<int64_t>(files_.size()); }
-  // Tells the system that the mapped pages of a tensor are not needed again (they stay readable).
-  void drop_pages(const TensorEntry& tensor) const;
+  // Tells the system that a range of a mapped tensor is not needed again (it stays readable).
+  static void drop_pages(const std::byte* data, int64_t bytes);
 
  private:
   Config config_;

@@ -5,6 +5,8 @@
 
 #include "base/file.h"
 #include "model/json_fields.h"
+#include "ops/mhc.h"
+#include "ops/moe.h"
 
 namespace baton::model {
 namespace {
@@ -106,7 +108,7 @@ void read_feed_forward(const JsonFields& text, Config& c) {
   c.intermediate_size = text.integer("intermediate_size", 1, kMaxSize);
   c.moe_intermediate_size = text.integer("moe_intermediate_size", 1, kMaxSize);
   c.experts = text.integer("n_routed_experts", 1, 65'536);
-  c.experts_per_token = text.integer("num_experts_per_tok", 1, 65'536);
+  c.experts_per_token = text.integer("num_experts_per_tok", 1, ops::kMaxExpertsPerToken);
   c.shared_experts = text.integer("n_shared_experts", 0, 65'536, 0);
   c.swiglu_limit = text.number("swiglu_limit", 1e-6, 1e30);
   c.routed_scaling_factor = text.number("routed_scaling_factor", -1e6, 1e6);
@@ -205,7 +207,7 @@ Config read_text_config(const JsonFields& text) {
   c.hidden_size = text.integer("hidden_size", 1, kMaxSize);
   c.max_position_embeddings = text.integer("max_position_embeddings", 1, kMaxSize);
   c.rms_norm_eps = text.number("rms_norm_eps", 1e-30, 1.0);
-  c.streams = text.integer("hc_mult", 1, 64);
+  c.streams = text.integer("hc_mult", 1, ops::kMaxStreams);
   c.sinkhorn_iterations = text.integer("hc_sinkhorn_iters", 1, 10'000);
   c.hc_eps = text.number("hc_eps", 1e-30, 1.0);
   text.require_flag("mhc", true);
@@ -267,11 +269,11 @@ Result<Config> load_config(const std::filesystem::path& dir) {
   if (std::filesystem::is_regular_file(dir, ignored))
     return Error{Error::Kind::kInvalid, fmt::format("{} is a file: name the folder that holds config.json", dir.string())};
   const std::filesystem::path file = dir / "config.json";
-  BATON_ASSIGN(const std::string json, read_file(file, kMaxFileBytes));
+  BATON_ASSIGN(const std::string json, read_regular_file(file, kMaxFileBytes));
   BATON_ASSIGN(Config config, parse_config(json, file.string()));
 
   const std::filesystem::path generation = dir / "generation_config.json";
-  const Result<std::string> text = read_file(generation, kMaxFileBytes);
+  const Result<std::string> text = read_regular_file(generation, kMaxFileBytes);
   if (!text.ok()) {
     if (text.error().kind == Error::Kind::kNotFound) return config;
     return text.error();

@@ -34,7 +34,7 @@ class SequenceRunner {
   // The token of the last row of `hidden`.
   int32_t sample(ConstMatrixView hidden, const ops::SamplingRow& row);
 
-  // MTP rows of one sequence, starting at its row `position`; see Glm5Next::mtp. choose_into / reuse: exactly one is given.
+  // MTP rows of one sequence, starting at its row `position`; see Glm5Next::mtp.
   MatrixView mtp(int sequence, int64_t position, std::span<const int32_t> next_ids, ConstMatrixView hidden, Observer* observer,
                  const ops::Selection& selection, bool choose);
 

@@ -30,7 +30,7 @@ bool present(const std::filesystem::path& path) {
 std::unordered_map<std::string, std::string> read_index(const std::filesystem::path& path, Problems& problems) {
   std::unordered_map<std::string, std::string> where;
   const auto report = [&](const std::string& text) { problems.add("unusable index", text); };
-  Result<std::string> text = read_file(path, kMaxIndexBytes);
+  Result<std::string> text = read_regular_file(path, kMaxIndexBytes);
   if (!text.ok()) return report(text.error().message), where;
   const Result<boost::json::object> index = parse_json_object(*text, path.string());
   if (!index.ok()) return report(index.error().message), where;

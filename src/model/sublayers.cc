@@ -1,5 +1,6 @@
 #include "model/sublayers.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace baton::model {
@@ -41,9 +42,10 @@ void run_kda(Launcher& launcher, const Config& config, const Numerics& numerics,
   launcher.launch(ops.gemm, {.x = mixed, .outputs = {&out, 1}});
 }
 
-ops::Selection allocate_selection(Arena& arena, const Config& config, int64_t rows) {
+ops::Selection allocate_selection(Arena& arena, const Config& config, int64_t rows, int64_t max_pages) {
   ops::Selection s;
-  s.pool_capacity = static_cast<int32_t>(config.topk_pools());
+  // Short contexts have fewer pools than may be chosen.
+  s.pool_capacity = static_cast<int32_t>(std::min(config.topk_pools(), max_pages * ops::kPageTokens / config.index_kpool));
   s.pools = arena.array<int32_t>(rows * s.pool_capacity);
   s.counts = arena.array<int32_t>(rows);
   s.tail_begin = arena.array<int32_t>(rows);
@@ -92,7 +94,7 @@ void run_sparse(Launcher& launcher, const Config& config, const Numerics& numeri
   if (reuse != nullptr) {
     selection = *reuse;
   } else {
-    selection = chosen != nullptr ? *chosen : allocate_selection(arena, config, m);
+    selection = chosen != nullptr ? *chosen : allocate_selection(arena, config, m, rows.batch.page_table_stride);
     const ArenaScope inner(arena);
     const MatrixView index_query = arena.matrix(type, m, config.index_heads * config.index_head_dim);
     const ops::GemmOutput projection{w.index_q, index_query};

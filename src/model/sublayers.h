@@ -37,7 +37,7 @@ void run_mlp(Launcher& launcher, const Config& config, const Numerics& numerics,
 void run_moe(Launcher& launcher, const Config& config, const Numerics& numerics, const MoeWeights& w, Observer* observer, int64_t layer,
              ConstMatrixView x, MatrixView y);
 
-// Device arrays of a selection for m rows.
-ops::Selection allocate_selection(Arena& arena, const Config& config, int64_t rows);
+// Device arrays of a selection for m rows of sequences of at most max_pages pages.
+ops::Selection allocate_selection(Arena& arena, const Config& config, int64_t rows, int64_t max_pages);
 
 }  // namespace baton::model

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "base/file.h"
@@ -52,8 +53,12 @@ class Writer {
   Status run() {
     const auto work = [this] {
       // A scale is written together with its matrix, which is the tensor before it.
-      for (size_t i = next_++; i < tensors_.size() && !stopped(); i = next_++)
-        if (!tensors_[i].name.ends_with(kScaleSuffix)) write(i);
+      try {
+        for (size_t i = next_++; i < tensors_.size() && !stopped(); i = next_++)
+          if (!tensors_[i].name.ends_with(kScaleSuffix)) write(i);
+      } catch (const std::bad_alloc&) {
+        fail(Error{Error::Kind::kExhausted, "out of memory while writing weights; try fewer --threads"});
+      }
     };
     {
       std::vector<std::jthread> threads;
@@ -72,10 +77,15 @@ class Writer {
 
   bool stopped() const { return failed_.load() || (options_.stop != nullptr && options_.stop->load()); }
 
+  void fail(Status status) {
+    const std::lock_guard lock(mutex_);
+    if (!failed_.exchange(true)) failure_ = std::move(status);
+  }
+
   void put(size_t tensor, int64_t offset, std::span<const std::byte> bytes) {
     const Status status = places_[tensor].file->write_at(places_[tensor].offset + offset, bytes);
+    if (!status.ok()) fail(status);
     const std::lock_guard lock(mutex_);
-    if (!status.ok() && !failed_.exchange(true)) failure_ = status;
     done_ += static_cast<int64_t>(bytes.size());
     if (options_.progress) options_.progress(done_, total_);
   }

@@ -1,7 +1,10 @@
 #include "model/weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <mutex>
+#include <new>
 #include <thread>
 
 namespace baton::model {
@@ -26,6 +29,9 @@ float element(const TensorEntry& t, int64_t i) {
   return to_float(x);
 }
 
+// Tensors are read in pieces of about this size, so that mapped pages and their copies are never both there for long.
+constexpr int64_t kPieceBytes = 8 << 20;
+
 // Builds the weights twice with the same code: a first pass only adds up bytes, the second hands out addresses and collects copy jobs.
 class Builder {
  public:
@@ -45,7 +51,7 @@ class Builder {
     return w;
   }
 
-  void run_jobs() {
+  Status run_jobs() {
     std::atomic<size_t> next{0};
     std::atomic<int64_t> done{0};
     // Largest first: the threads finish together.
@@ -53,15 +59,23 @@ class Builder {
     int64_t total = 0;
     for (const Job& job : jobs_) total += job.bytes;
     const auto work = [&] {
-      for (size_t i = next.fetch_add(1); i < jobs_.size(); i = next.fetch_add(1)) {
-        jobs_[i].run();
+      for (size_t i = next.fetch_add(1); i < jobs_.size() && !failed(); i = next.fetch_add(1)) {
+        try {
+          jobs_[i].run();
+        } catch (const std::bad_alloc&) {
+          fail({Error::Kind::kExhausted, "out of memory while loading the weights"});
+        }
         const int64_t now = done.fetch_add(jobs_[i].bytes) + jobs_[i].bytes;
         if (options_.progress) options_.progress(now, total);
       }
     };
-    std::vector<std::jthread> threads;
-    for (int i = 1; i < options_.threads; ++i) threads.emplace_back(work);
-    work();
+    {
+      std::vector<std::jthread> threads;
+      for (int i = 1; i < options_.threads; ++i) threads.emplace_back(work);
+      work();
+    }
+    if (failure_) return *failure_;
+    return {};
   }
 
  private:
@@ -69,6 +83,22 @@ class Builder {
     int64_t bytes;
     std::function<void()> run;
   };
+
+  bool failed() {
+    const std::lock_guard lock(mutex_);
+    return failure_.has_value();
+  }
+  void fail(Error error) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(error);
+  }
+  // Small tensors are looked at whole: one value that is not a number spoils everything, or hides behind a comparison.
+  void expect_finite(const TensorEntry& t, const float* values) {
+    for (int64_t i = 0; i < t.elements(); ++i)
+      if (!std::isfinite(values[i]))
+        return fail({Error::Kind::kInvalid, fmt::format("{}: tensor {} holds {} at index {}; the checkpoint is damaged",
+                                                        checkpoint_.dir().string(), t.name, values[i], i)});
+  }
 
   void* take(int64_t bytes) {
     const int64_t begin = used_;
@@ -85,8 +115,15 @@ class Builder {
   }
 
   const void* raw_copy(const TensorEntry& t) {
-    void* to = take(t.bytes);
-    job(t.bytes, [this, to, &t] { backend_.copy_to_device(to, t.data, t.bytes); });
+    auto* to = static_cast<std::byte*>(take(t.bytes));
+    if (to == nullptr) return nullptr;
+    for (int64_t first = 0; first < t.bytes; first += kPieceBytes) {
+      const int64_t bytes = std::min(kPieceBytes, t.bytes - first);
+      job(bytes, [this, to, &t, first, bytes] {
+        backend_.copy_to_device(to + first, t.data + first, bytes);
+        Checkpoint::drop_pages(t.data + first, bytes);
+      });
+    }
     return to;
   }
 
@@ -102,43 +139,45 @@ class Builder {
     job(count * 4, [this, to, parts, count] {
       std::vector<float> host;
       host.reserve(static_cast<size_t>(count));
-      for (const TensorEntry* t : parts)
+      for (const TensorEntry* t : parts) {
         for (int64_t i = 0; i < t->elements(); ++i) host.push_back(element(*t, i));
+        expect_finite(*t, host.data() + host.size() - t->elements());
+      }
       backend_.copy_to_device(to, host.data(), count * 4);
     });
     return static_cast<const float*>(to);
   }
   const float* floats(const std::string& name) { return floats({name}); }
 
-  ops::WeightView store(ConstMatrixView host, std::function<void()> after = {}) {
-    void* to = take(backend_.weight_bytes(host.dtype, host.rows, host.cols));
-    job(host.rows * host.cols * dtype_bytes(host.dtype), [this, to, host, after] {
-      backend_.store_weight(to, host);
-      if (after) after();
-    });
-    return {to, nullptr, host.dtype, host.rows, host.cols};
-  }
-
   ops::WeightView matrix(const std::string& name) {
     const TensorEntry& t = tensor(name);
-    ops::WeightView w = store(matrix_of(t), [this, &t] { checkpoint_.drop_pages(t); });
+    const ConstMatrixView host = matrix_of(t);
+    ops::WeightView w = reserve(host.dtype, host.rows, host.cols);
+    const int64_t row_bytes = host.cols * dtype_bytes(host.dtype);
+    const int64_t step = std::max<int64_t>(1, kPieceBytes / (row_bytes * ops::kStoreRows)) * ops::kStoreRows;
+    for (int64_t first = 0; first < host.rows && base_ != nullptr; first += step) {
+      const ConstMatrixView piece = host.row_range(first, std::min(step, host.rows - first));
+      void* to = static_cast<std::byte*>(const_cast<void*>(w.data)) + backend_.weight_bytes(host.dtype, first, host.cols);
+      job(piece.rows * row_bytes, [this, piece, to, row_bytes] {
+        backend_.store_weight(to, piece);
+        Checkpoint::drop_pages(piece.row_bytes(0), piece.rows * row_bytes);
+      });
+    }
     if (const TensorEntry* scale = checkpoint_.scale_of(name)) w.scale = static_cast<const float*>(raw_copy(*scale));
     return w;
   }
 
-  // A stored copy of the transpose.
-  ops::WeightView transposed(ConstMatrixView host) {
-    void* to = take(backend_.weight_bytes(host.dtype, host.cols, host.rows));
-    job(host.rows * host.cols * dtype_bytes(host.dtype), [this, to, host] {
-      const int64_t element = dtype_bytes(host.dtype);
-      std::vector<std::byte> turned(static_cast<size_t>(host.rows * host.cols * element));
-      for (int64_t r = 0; r < host.rows; ++r)
-        for (int64_t c = 0; c < host.cols; ++c)
-          std::memcpy(&turned[static_cast<size_t>((c * host.rows + r) * element)], host.row_bytes(r) + c * element,
-                      static_cast<size_t>(element));
-      backend_.store_weight(to, {turned.data(), host.dtype, host.cols, host.rows, host.rows});
-    });
-    return {to, nullptr, host.dtype, host.cols, host.rows};
+  // Room for a weight that a job fills.
+  ops::WeightView reserve(DType dtype, int64_t n, int64_t k) { return {take(backend_.weight_bytes(dtype, n, k)), nullptr, dtype, n, k}; }
+
+  void store_transposed(const ops::WeightView& to, ConstMatrixView host) {
+    const int64_t element = dtype_bytes(host.dtype);
+    std::vector<std::byte> turned(static_cast<size_t>(host.rows * host.cols * element));
+    for (int64_t r = 0; r < host.rows; ++r)
+      for (int64_t c = 0; c < host.cols; ++c)
+        std::memcpy(&turned[static_cast<size_t>((c * host.rows + r) * element)], host.row_bytes(r) + c * element,
+                    static_cast<size_t>(element));
+    backend_.store_weight(const_cast<void*>(to.data), {turned.data(), host.dtype, host.cols, host.rows, host.rows});
   }
 
   HyperWeights hyper(const std::string& p, const std::string& site) {
@@ -176,13 +215,22 @@ class Builder {
     w.o = matrix(p + "o_proj.weight");
     w.q_norm = floats(p + "q_a_layernorm.weight");
     w.kv_norm = floats(p + "kv_a_layernorm.weight");
-    const ConstMatrixView kv_b = matrix_of(tensor(p + "kv_b_proj.weight"));
+    const TensorEntry& kv_b = tensor(p + "kv_b_proj.weight");
     const int64_t per_head = config_.qk_head_dim + config_.v_head_dim;
     for (int64_t h = 0; h < config_.heads; ++h) {
-      const ConstMatrixView key = kv_b.row_range(h * per_head, config_.qk_head_dim);
-      w.key_absorb.push_back(transposed(key));
-      if (options_.expanded_keys) w.key_expand.push_back(store(key));
-      w.value.push_back(store(kv_b.row_range(h * per_head + config_.qk_head_dim, config_.v_head_dim)));
+      const ConstMatrixView key = matrix_of(kv_b).row_range(h * per_head, config_.qk_head_dim);
+      const ConstMatrixView value = matrix_of(kv_b).row_range(h * per_head + config_.qk_head_dim, config_.v_head_dim);
+      w.key_absorb.push_back(reserve(key.dtype, key.cols, key.rows));
+      w.value.push_back(reserve(value.dtype, value.rows, value.cols));
+      if (options_.expanded_keys) w.key_expand.push_back(reserve(key.dtype, key.rows, key.cols));
+      job((key.rows + value.rows) * key.cols * dtype_bytes(key.dtype),
+          [this, key, value, absorb = w.key_absorb.back(), store = w.value.back(),
+           expand = options_.expanded_keys ? w.key_expand.back() : ops::WeightView{}] {
+            store_transposed(absorb, key);
+            backend_.store_weight(const_cast<void*>(store.data), value);
+            if (!expand.empty()) backend_.store_weight(const_cast<void*>(expand.data), key);
+            Checkpoint::drop_pages(key.row_bytes(0), (key.rows + value.rows) * key.cols * dtype_bytes(key.dtype));
+          });
     }
     const std::string i = p + "indexer.";
     w.index_q = matrix(i + "wq_b.weight");
@@ -252,6 +300,8 @@ class Builder {
   std::byte* base_;
   int64_t used_ = 0;
   std::vector<Job> jobs_;
+  std::mutex mutex_;
+  std::optional<Error> failure_;
 };
 
 }  // namespace
@@ -262,7 +312,7 @@ Result<Weights> load_weights(const Checkpoint& checkpoint, ops::Backend& backend
   BATON_ASSIGN(Buffer memory, backend.allocate(plan.bytes()));
   Builder builder(checkpoint, backend, options, memory.data());
   Weights weights = builder.build();
-  builder.run_jobs();
+  BATON_TRY(builder.run_jobs());
   weights.memory = std::move(memory);
   return weights;
 }

@@ -18,7 +18,7 @@ struct SamplingRow {
 struct SampleParams {
   ConstMatrixView logits{};           // [m, vocabulary] kF32
   const SamplingRow* rows = nullptr;  // [m]
-  int32_t* ids = nullptr;             // [m] out; -1 where a logit is not a number: nothing can be drawn from such a row
+  int32_t* ids = nullptr;             // [m] out; -1 where a logit is not finite: nothing can be drawn from such a row
 };
 
 }  // namespace baton::ops

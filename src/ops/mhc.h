@@ -14,6 +14,8 @@
 
 namespace baton::ops {
 
+inline constexpr int64_t kMaxStreams = 32;
+
 // What a sub-layer's output needs to return to the streams. All kF32.
 struct MhcCoefficients {
   MatrixView post{};  // [m, s]

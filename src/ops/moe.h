@@ -10,6 +10,8 @@
 
 namespace baton::ops {
 
+inline constexpr int64_t kMaxExpertsPerToken = 64;
+
 struct ExpertAssignment {
   int32_t* ids = nullptr;       // [m, k] chosen experts, by descending biased score, ties to the lower id
   float* weights = nullptr;     // [m, k]

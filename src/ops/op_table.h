@@ -19,6 +19,8 @@
 
 namespace baton::ops {
 
+inline constexpr int64_t kStoreRows = 128;  // see Backend::store_weight
+
 // The backend's own execution state: the thread pool of the CPU, the stream of a GPU.
 class Executor;
 
@@ -74,6 +76,7 @@ class Backend {
   // Bytes of a weight matrix in this backend's order, scales excluded.
   virtual int64_t weight_bytes(DType dtype, int64_t n, int64_t k) const = 0;
   // Writes a row-major host matrix [n, k] in this backend's order to `device`. Thread-safe for distinct destinations.
+  // Rows from a multiple i of kStoreRows on may be stored apart, at weight_bytes(dtype, i, k) behind the first.
   virtual void store_weight(void* device, ConstMatrixView host) = 0;
 };
 

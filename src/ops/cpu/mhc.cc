@@ -1,4 +1,5 @@
 // mHC on the CPU: expand, coefficients, collapse and norm.
+#include <algorithm>
 #include <cmath>
 
 #include "ops/cpu/backend.h"
@@ -21,7 +22,8 @@ struct RowScratch {
   float* streams;
   float* y;
   float* u;
-  RowScratch(Arena& arena, int64_t s, int64_t d) : streams(arena.array<float>(s * d)), y(arena.array<float>(d)), u(arena.array<float>(d)) {}
+  RowScratch(Arena& arena, int64_t s, int64_t d)
+      : streams(arena.array<float>(s * d)), y(arena.array<float>(std::max(s, d))), u(arena.array<float>(d)) {}
   static int64_t bytes(int64_t s, int64_t d) {
     Arena plan;
     RowScratch(plan, s, d);
@@ -125,7 +127,7 @@ void run_mix(ops::Context& ctx, const MhcMixParams& p) {
     float* m = scratch.mix.row<float>(r);
     const float inverse = *scratch.inverse_rms.row<float>(r);
     for (int64_t i = 0; i < scratch.mix.cols; ++i) m[i] *= inverse;
-    float* pre = row.y;  // free by now; holds at least s floats because d >= s
+    float* pre = row.y;  // free by now, and at least s floats
     coefficients(p, m, pre, p.to.post.row<float>(r), p.to.comb.row<float>(r));
     const float* x = float_row(kernels, p.streams, r, 0, s * d, row.streams);
     kernels.mhc_collapse(x, pre, row.u, s, d);

@@ -82,13 +82,12 @@ void run_down(ops::Context& ctx, const MoeDownParams& p) {
 }
 
 void run_combine(ops::Context& ctx, const MoeCombineParams& p) {
-  constexpr int32_t kMaxChoices = 64;
   const int32_t k = p.from.k;
-  BATON_CHECK(k <= kMaxChoices && p.out.cols == p.y.cols && (p.shared.empty() || p.shared.cols == p.y.cols));
+  BATON_CHECK(k <= ops::kMaxExpertsPerToken && p.out.cols == p.y.cols && (p.shared.empty() || p.shared.cols == p.y.cols));
   const ops::Executor& e = *ctx.executor;
   e.pool().parallel_for(p.out.rows, kCombineGrain, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
-      const void* rows[kMaxChoices];
+      const void* rows[ops::kMaxExpertsPerToken];
       for (int32_t j = 0; j < k; ++j) rows[j] = p.y.row_bytes(p.from.row_slot[r * k + j]);
       e.gemms().weighted_sum(p.shared.empty() ? nullptr : p.shared.row_bytes(r), p.shared.dtype, rows, p.y.dtype, p.from.weights + r * k, k,
                              p.y.cols, p.out.row_bytes(r), p.out.dtype);

@@ -18,10 +18,9 @@ constexpr int64_t kRowGrain = 64;
 
 // The k largest of score + bias by descending value, ties to the lower id. A NaN ranks below everything: k experts are always found.
 void choose(const MoeRouteParams& p, const float* score, int32_t* ids) {
-  constexpr int32_t kMaxChoices = 64;
   const int32_t k = p.to.k;
-  BATON_CHECK(k >= 1 && k <= kMaxChoices && k <= p.to.experts);
-  float best[kMaxChoices];
+  BATON_CHECK(k >= 1 && k <= ops::kMaxExpertsPerToken && k <= p.to.experts);
+  float best[ops::kMaxExpertsPerToken];
   int32_t found = 0;
   for (int32_t e = 0; e < p.to.experts; ++e) {
     float value = score[e] + p.bias[e];

@@ -40,7 +40,7 @@ float top_p_threshold(const float* logits, int64_t n, float temperature, float t
 }
 
 int32_t draw(const float* logits, int64_t n, const SamplingRow& row, float* sorted) {
-  if (std::any_of(logits, logits + n, [](float x) { return std::isnan(x); })) return -1;
+  if (!std::all_of(logits, logits + n, [](float x) { return std::isfinite(x); })) return -1;
   if (row.temperature <= 0) return largest(logits, n);
   const float least = row.top_p < 1 ? top_p_threshold(logits, n, row.temperature, row.top_p, sorted) : -INFINITY;
   int64_t best = -1;
@@ -56,12 +56,17 @@ int32_t draw(const float* logits, int64_t n, const SamplingRow& row, float* sort
   return static_cast<int32_t>(std::max<int64_t>(best, 0));
 }
 
+// One row to sort in per thread, or per row if there are fewer.
+int64_t scratch_rows(const ops::Executor& e, const SampleParams& p) { return std::min<int64_t>(e.pool().size(), p.logits.rows); }
+
 void run_sample(ops::Context& ctx, const SampleParams& p) {
   const int64_t n = p.logits.cols;
   const int64_t mark = ctx.workspace->mark();
-  float* scratch = ctx.workspace->array<float>(ctx.executor->pool().size() * n);
+  const int64_t copies = scratch_rows(*ctx.executor, p);
+  float* scratch = ctx.workspace->array<float>(copies * n);
   ctx.executor->pool().parallel_for(p.logits.rows, 1, [&](int64_t begin, int64_t end, int thread) {
-    for (int64_t r = begin; r < end; ++r) p.ids[r] = draw(p.logits.row<float>(r), n, p.rows[r], scratch + thread * n);
+    for (int64_t r = begin; r < end; ++r)
+      p.ids[r] = draw(p.logits.row<float>(r), n, p.rows[r], scratch + (copies == p.logits.rows ? r : thread) * n);
   });
   ctx.workspace->release(mark);
 }
@@ -71,7 +76,7 @@ void run_sample(ops::Context& ctx, const SampleParams& p) {
 void register_sample(ops::OpTable& table) {
   table.sample = {
       run_sample, [](const SampleParams& p) { return p.logits.dtype == DType::kF32; },
-      [](const ops::Executor& e, const SampleParams& p) { return align_up(e.pool().size() * p.logits.cols * 4, kBufferAlignment); }};
+      [](const ops::Executor& e, const SampleParams& p) { return align_up(scratch_rows(e, p) * p.logits.cols * 4, kBufferAlignment); }};
 }
 
 }  // namespace baton::cpu

@@ -20,6 +20,8 @@ TEST(Sample, ZeroTemperatureTakesTheLargestAndTiesTheLowerId) {
 TEST(Sample, RefusesRowsThatAreNotNumbers) {
   OpRunner runner(detect_isa());
   std::vector<float> logits = {1, NAN, 3, 4, 1, 2, 3, 4};
+  std::vector<float> infinite = {1, INFINITY, 3, 4};
+  EXPECT_EQ(sample(runner, infinite, {{}}), (std::vector<int32_t>{-1}));
   EXPECT_EQ(sample(runner, logits, {{}, {}}), (std::vector<int32_t>{-1, 3}));
   EXPECT_EQ(sample(runner, logits, {{1.0F}, {1.0F}})[0], -1);
 }

@@ -18,10 +18,17 @@ void relax(int spin) {
 ThreadPool::ThreadPool(int threads) : size_(threads), shares_(new Share[static_cast<size_t>(threads > 0 ? threads : 1)]) {
   BATON_CHECK(threads >= 1);
   threads_.reserve(static_cast<size_t>(threads - 1));
-  for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
+  try {
+    for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
+  } catch (...) {
+    join();  // the system grants no more threads: those that run must end before the exception leaves
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { join(); }
+
+void ThreadPool::join() {
   stop_.store(true);
   {
     const std::lock_guard lock(mutex_);

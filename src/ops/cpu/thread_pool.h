@@ -70,6 +70,7 @@ class ThreadPool {
   using Job = void (*)(const void*, int);
   void run_erased(Job job, const void* fn);
   void work(int thread);
+  void join();
 
   int size_;
   std::vector<std::thread> threads_;

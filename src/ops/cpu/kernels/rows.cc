@@ -3,6 +3,7 @@
 
 #include "ops/cpu/kernels/simd.h"
 #include "ops/cpu/kernels/vector_math.h"
+#include "ops/mhc.h"
 
 namespace baton::cpu::BATON_ISA_NAMESPACE {
 
@@ -86,9 +87,8 @@ void expand_fixed(float* streams, const float* y, const float* post, const float
 void mhc_expand(float* streams, const float* y, const float* post, const float* comb, int64_t s, int64_t d) {
   if (s == 4) return expand_fixed<4>(streams, y, post, comb, d);
   if (s == 2) return expand_fixed<2>(streams, y, post, comb, d);
-  constexpr int64_t kMaxStreams = 32;
   for (int64_t c = 0; c < d; ++c) {
-    float x[kMaxStreams];
+    float x[ops::kMaxStreams];
     for (int64_t j = 0; j < s; ++j) x[j] = streams[j * d + c];
     for (int64_t i = 0; i < s; ++i) {
       float sum = post[i] * y[c];
