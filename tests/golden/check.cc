@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <stdexcept>
 
 #include "golden/recorder.h"
 #include "model/sequence_runner.h"
@@ -34,6 +35,8 @@ class Checker {
                int64_t layers_done = 0) {
     const std::vector<float> golden = folder_.floats(key);
     const int64_t rows = folder_.shape(key).empty() ? 1 : folder_.shape(key)[0];
+    if (!positions.empty() && rows != static_cast<int64_t>(positions.size()))
+      throw std::runtime_error(fmt::format("{} has {} rows for {} positions", key, rows, positions.size()));
     if (x.size() != golden.size()) {
       fmt::print("{}: {} values, golden has {}\n", key, x.size(), golden.size());
       report_.add(kind, prompt_, {1e30, 1e30, 1e30});
@@ -94,6 +97,10 @@ class Checker {
     const std::vector<int32_t> ids = folder_.ints(p + "ids");
     const std::vector<int32_t> pos = folder_.ints(p + "pos");
     const auto n = static_cast<int64_t>(ids.size());
+    expect_range(p + "ids", ids, config_.vocab_size);
+    expect_range(p + "pos", pos, n);
+    expect_range(p + "logits_pos", folder_.ints(p + "logits_pos"), n);
+    expect_range(p + "greedy.ids", folder_.ints(q + p + "greedy.ids"), config_.vocab_size);
     runner_.reset(0);
     Recorder recorder(config_, n);
     std::vector<float> final_rows;
@@ -127,6 +134,11 @@ class Checker {
     greedy(q, p, final_rows);
   }
 
+  static void expect_range(const std::string& key, const std::vector<int32_t>& values, int64_t end) {
+    for (const int32_t v : values)
+      if (v < 0 || v >= end) throw std::runtime_error(fmt::format("{} holds {}, outside 0 ... {}", key, v, end - 1));
+  }
+
   void logits(const std::string& q, const std::string& p, const std::vector<float>& final_rows) {
     std::vector<float> out;
     const std::vector<int32_t> positions = folder_.ints(p + "logits_pos");
@@ -157,7 +169,7 @@ class Checker {
   void choices(int i, const std::string& p, const std::vector<int32_t>& pos, const Recorder& recorder) {
     const bool must_match = options_.mode == Mode::kFp32 && folder_.clear_of_ties(i);
     for (int64_t l = 0; l < config_.layer_count(); ++l) {
-      if (folder_.has(fmt::format("{}sel.{}", p, l))) {
+      if (config_.layers[static_cast<size_t>(l)].attention == model::AttentionKind::kSparse) {
         const std::vector<int32_t> golden = folder_.ints(fmt::format("{}sel.{}", p, l));
         const int64_t width = folder_.shape(fmt::format("{}sel.{}", p, l))[1];
         int64_t different = 0;
@@ -170,7 +182,7 @@ class Checker {
         }
         report_.add_choices("sel", static_cast<int64_t>(pos.size()), different, must_match);
       }
-      if (folder_.has(fmt::format("{}moe.{}.ids", p, l))) experts(p, l, pos, recorder, must_match);
+      if (config_.layers[static_cast<size_t>(l)].mlp == model::MlpKind::kMoe) experts(p, l, pos, recorder, must_match);
     }
   }
 

@@ -5,7 +5,7 @@
 #include <boost/json.hpp>
 #include <cstring>
 
-#include "base/check.h"
+#include <stdexcept>
 
 namespace baton::golden {
 
@@ -41,8 +41,9 @@ Result<Folder> Folder::open(const std::filesystem::path& dir) {
 
 std::span<const std::byte> Folder::find(const std::string& key, DType dtype) const {
   const auto it = tensors_.find(key);
-  BATON_CHECK_MSG(it != tensors_.end(), "{} has no tensor {}", dir_.string(), key);
-  BATON_CHECK_MSG(it->second.type == dtype, "{}: {} is {}, wanted {}", dir_.string(), key, it->second.dtype, dtype_name(dtype));
+  if (it == tensors_.end()) throw std::runtime_error(fmt::format("golden.safetensors has no tensor {}", key));
+  if (it->second.type != dtype)
+    throw std::runtime_error(fmt::format("golden.safetensors: {} is {}, wanted {}", key, it->second.dtype, dtype_name(dtype)));
   return file_.bytes().subspan(static_cast<size_t>(it->second.begin), static_cast<size_t>(it->second.end - it->second.begin));
 }
 
@@ -58,7 +59,11 @@ std::vector<T> copy(std::span<const std::byte> bytes) {
 std::vector<float> Folder::floats(const std::string& key) const { return copy<float>(find(key, DType::kF32)); }
 std::vector<int32_t> Folder::ints(const std::string& key) const { return copy<int32_t>(find(key, DType::kI32)); }
 std::vector<uint8_t> Folder::flags(const std::string& key) const { return copy<uint8_t>(find(key, DType::kU8)); }
-const std::vector<int64_t>& Folder::shape(const std::string& key) const { return tensors_.at(key).shape; }
+const std::vector<int64_t>& Folder::shape(const std::string& key) const {
+  const auto it = tensors_.find(key);
+  if (it == tensors_.end()) throw std::runtime_error(fmt::format("golden.safetensors has no tensor {}", key));
+  return it->second.shape;
+}
 
 const std::map<std::string, Measures>& Folder::tolerances(const std::string& mode) const {
   static const std::map<std::string, Measures> kNone;

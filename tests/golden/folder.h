@@ -20,7 +20,7 @@ class Folder {
 
   const std::filesystem::path& dir() const { return dir_; }
   bool has(const std::string& key) const { return tensors_.contains(key); }
-  // Aborts with a message if the key is absent or of another type: a golden folder that lacks what it promises is unusable.
+  // Throws std::runtime_error if the key is absent or of another type: a golden folder that lacks what it promises is unusable.
   std::vector<float> floats(const std::string& key) const;
   std::vector<int32_t> ints(const std::string& key) const;
   std::vector<uint8_t> flags(const std::string& key) const;

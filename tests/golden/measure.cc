@@ -20,7 +20,7 @@ Measures measure(const float* x, const float* golden, int64_t rows, int64_t row_
     const bool is_tied = !tied.empty() && tied[static_cast<size_t>(r)];
     for (int64_t i = r * row_elements; i < (r + 1) * row_elements; ++i) {
       const double e = double{x[i]} - double{golden[i]};
-      if (std::isnan(e))
+      if (!std::isfinite(e))
         return {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
       if (!is_tied) worst = std::max(worst, std::fabs(e));
       largest = std::max(largest, std::fabs(double{golden[i]}));
