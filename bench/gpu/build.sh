@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Builds the GPU programs without CMake: for machines that have a CUDA toolkit and little else.
-# usage: bench/gpu/build.sh [output folder, default /tmp/baton-gpu]; statically linked against the CUDA runtime and libstdc++. Further
+# usage: bench/gpu/build.sh [output folder, default build/gpu]; statically linked against the CUDA runtime and libstdc++. Further
 # arguments go to nvcc: -DBATON_RACECHECK for compute-sanitizer --tool racecheck.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
-out=${1:-/tmp/baton-gpu}
+out=${1:-build/gpu}
 mkdir -p "$out"
 flags=(-std=c++20 -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -I"$root/src" -I"$root" -Xcompiler -Wall,-Wextra -cudart static -Xcompiler -static-libstdc++ "${@:2}")
 cd "$root"
