@@ -114,6 +114,10 @@ class LintTest(unittest.TestCase):
         self.assert_finds("test that no CMakeLists.txt lists", {"src/ops/cpu/gemm_test.cc": "// Tests products.\n"})
         self.assert_finds("test that no CMakeLists.txt lists", {"tests/page_test.py": "pass\n"})
 
+    def test_listed_file_is_missing(self):
+        cmake = "room(NAME base\n  SOURCES check.cc lost.cc\n  TESTS check_test.cc)\n"
+        self.assert_finds("lists src/base/lost.cc, which is not tracked", {"src/base/CMakeLists.txt": cmake})
+
     def test_network_and_glob(self):
         self.assert_finds("fetches from the network", {"cmake/Extra.cmake": "include(FetchContent)\n"})
         self.assert_finds("finds files by pattern", {"cmake/Extra.cmake": "file(GLOB sources *.cc)\n"})

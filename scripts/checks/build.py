@@ -31,6 +31,9 @@ def check_listed(repository: Repository) -> None:
         else:
             message = "source that no CMakeLists.txt lists; list it or remove it"
         repository.find("build", path, 1, message)
+    for path, where in sorted(listed.items()):
+        if path.endswith((".cc", ".cu")) and path not in repository.executable:
+            repository.find("build", where, 1, f"lists {path}, which is not tracked; add it to git or take it off the list")
     for path in repository.with_suffix("_test.py"):
         if path not in listed:
             repository.find("build", path, 1, "test that no CMakeLists.txt lists, so it never runs; add it with add_test")

@@ -57,18 +57,16 @@ def rooms(repository: Repository) -> dict[str, Room]:
     return found
 
 
-def listed_files(repository: Repository) -> set[str]:
-    """Every tracked file that a CMake file names, relative to itself or by ${CMAKE_SOURCE_DIR}."""
-    tracked = set(repository.files)
-    listed: set[str] = set()
+def listed_files(repository: Repository) -> dict[str, str]:
+    """Every file that a CMake file names, relative to itself or by ${CMAKE_SOURCE_DIR}, and the CMake file."""
+    listed: dict[str, str] = {}
     for path in cmake_files(repository):
         folder = str(pathlib.PurePosixPath(path).parent)
         text = expand_loops(strip_comments(repository.text(path) or ""))
         for variable in ("CMAKE_CURRENT_SOURCE_DIR", "CMAKE_CURRENT_LIST_DIR"):
             text = text.replace("${" + variable + "}/", "")
         text = text.replace("${CMAKE_SOURCE_DIR}/", "//").replace("${PROJECT_SOURCE_DIR}/", "//")
-        for word in re.findall(r"[\w./+-]+\.\w+", text):
+        for word in re.findall(r"(?<![\w./+}-])[\w./+-]+\.\w+", text):
             absolute = word[2:] if word.startswith("//") else posixpath.normpath(posixpath.join(folder, word))
-            if absolute in tracked:
-                listed.add(absolute)
+            listed[absolute] = path
     return listed
