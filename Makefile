@@ -68,7 +68,8 @@ format:
 
 tidy: build
 	@scripts/setup tidy
-	@run-clang-tidy -quiet -j $(JOBS) -p build/release 'src/.*\.cc$$'
+	@# clang 14 lacks a name of a processor feature that isa.cc asks for.
+	@run-clang-tidy -quiet -j $(JOBS) -p build/release 'src/(?!ops/cpu/isa\.).*(?<!_test)\.cc$$'
 
 asan tsan: | build_folder
 	@scripts/setup build test

@@ -102,9 +102,9 @@ Status read_decoder(const json::value& value, const std::string& path, bool& byt
 Result<TokenizerParts> read_parts(const JsonComponent& root) {
   TokenizerParts parts;
   const auto component = [&](std::string_view key) -> const json::value& {
-    static const json::value kNull;
+    static const json::value null;
     const json::value* v = root.find(key);
-    return v == nullptr ? kNull : *v;
+    return v == nullptr ? null : *v;
   };
   BATON_ASSIGN(const JsonComponent model, root.component("model"));
   BATON_ASSIGN(parts.model, BpeModel::from_json(model, parts.vocabulary));

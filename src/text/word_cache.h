@@ -22,7 +22,7 @@ class WordCache {
     uint64_t w[2] = {0, 0};
     if (readable >= sizeof w) [[likely]] {
       std::memcpy(w, word, sizeof w);
-      const uint64_t kAll = ~uint64_t{0};
+      constexpr uint64_t kAll = ~uint64_t{0};
       w[0] = bytes >= 8 ? w[0] : w[0] & (kAll >> (64 - 8 * bytes));
       w[1] = bytes <= 8 ? 0 : w[1] & (kAll >> (128 - 8 * bytes));
     } else {

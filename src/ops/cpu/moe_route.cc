@@ -11,7 +11,6 @@ namespace {
 
 using ops::ExpertAssignment;
 using ops::GemmOutput;
-using ops::GemmParams;
 using ops::MoeRouteParams;
 
 constexpr int64_t kRowGrain = 64;
