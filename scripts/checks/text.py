@@ -17,7 +17,7 @@ WITH_COLOURS = (".svg", ".css", ".html")
 PRIVATE_WORDS = [
     (re.compile(r"\bsessions?\b", re.IGNORECASE), "who worked on it, and when, is git's matter"),
     (re.compile(r"\bsub-?agents?\b", re.IGNORECASE), "who worked on it, and when, is git's matter"),
-    (re.compile(r"(?<![\w.])/work/"), "a path of one machine; write it relative to the repository"),
+    (re.compile(r"(?<![\w.])/(?:work|home)/"), "a path of one machine; write it relative to the repository"),
     (re.compile(r"\.\./shared\b"), "lies outside the repository; copy what is needed"),
     (re.compile(r"(?<![\w&#\"'=:/])#\d{1,5}\b"), "an issue number; say what it was about"),
     (re.compile(r"\b(issues?|tickets?|PR) #?\d+\b", re.IGNORECASE), "an issue number; say what it was about"),

@@ -19,9 +19,10 @@ constexpr const char* kUsage =
     "  Without --isa every instruction set of this machine is run; without --mode every mode that the folder has.\n"
     "  fp32: every instruction set must meet every tolerance and make every choice alike.\n"
     "  bf16: a position whose experts or pools a near-tie sent another way counts in the median alone, from that layer on.\n"
-    "  fp8_act: a value on an e4m3 tie falls to one side or the other with the order of sums, so an error counts, prompt by prompt, by "
-    "the\n"
-    "  instruction set in which it is smallest. --verbose prints each instruction set on its own.\n";
+    "  fp8_act: rows that an e4m3 tie moved, by no more than a step and behind rows that are exact, are told from an error and printed; "
+    "an\n"
+    "  error counts, prompt by prompt, by the instruction set in which it is smallest. tests/golden/README.md says it in full.\n"
+    "  --verbose prints each instruction set on its own.\n";
 
 struct Arguments {
   std::vector<baton::cpu::Isa> isas;

@@ -16,11 +16,6 @@ using ops::IndexerLayout;
 using ops::IndexerSelectParams;
 using ops::kPageTokens;
 
-constexpr float kE4m3ScaleFloor = 1e-4F;
-
-// One e4m3 row with a power-of-two scale: s = 2^ceil(log2(max(amax, 1e-4) / 448)).
-float power_of_two_scale(float amax) { return std::exp2(std::ceil(std::log2(std::max(amax, kE4m3ScaleFloor) / kE4m3Max))); }
-
 struct PooledRow {
   std::byte* values;
   std::byte* scale;  // FP8 only

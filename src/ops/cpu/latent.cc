@@ -2,7 +2,6 @@
 #include "ops/cpu/latent.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "ops/cpu/backend.h"
@@ -22,8 +21,7 @@ void write_latent(const RowKernels& kernels, const LatentLayout& layout, const f
   if (layout.dtype != DType::kF8E4M3) return kernels.narrow(c, to, layout.dtype, layout.dim);
   for (int64_t first = 0; first < layout.dim; first += kScaleBlock) {
     const int64_t n = std::min(kScaleBlock, layout.dim - first);
-    const float amax = std::max(kernels.max_abs(c + first, n), 1e-4F);
-    const float scale = std::exp2(std::ceil(std::log2(amax / kE4m3Max)));
+    const float scale = power_of_two_scale(kernels.max_abs(c + first, n));
     for (int64_t i = first; i < first + n; ++i) to[i] = std::byte{to_e4m3(c[i] / scale).bits};
     std::memcpy(to + layout.dim + first / kScaleBlock * 4, &scale, 4);
   }

@@ -171,10 +171,8 @@ void run_attend(ops::Context& ctx, const MlaAttendParams& p) {
   ctx.workspace->release(mark);
 }
 
-// Scratch of the expanded form, one row at a time: keys and values of all its tokens.
-int64_t expanded_tokens(const MlaAttendExpandedParams& p) {
-  return int64_t{p.selection.pool_capacity} * p.pool + int64_t{p.batch.page_table_stride} * kPageTokens;
-}
+// Scratch of the expanded form, one row at a time: keys and values of all its tokens, which are distinct positions of its pages.
+int64_t expanded_tokens(const MlaAttendExpandedParams& p) { return int64_t{p.batch.page_table_stride} * kPageTokens; }
 
 struct ExpandedScratch {
   MatrixView latents;  // [tokens, dim]

@@ -1,6 +1,9 @@
 // Reading and writing rows of views as floats.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+
 #include "ops/cpu/kernels/row_kernels.h"
 #include "tensor/view.h"
 
@@ -17,6 +20,12 @@ inline const float* float_row(const RowKernels& kernels, const ConstMatrixView& 
 
 inline void write_row(const RowKernels& kernels, const float* src, const MatrixView& view, int64_t r, int64_t first, int64_t count) {
   kernels.narrow(src, view.row_bytes(r) + first * dtype_bytes(view.dtype), view.dtype, count);
+}
+
+// Scale of e4m3 cache rows: 2^ceil(log2(max(amax, 1e-4) / 448)). A power of two, so that multiplying by it is exact.
+inline float power_of_two_scale(float amax) {
+  constexpr float kFloor = 1e-4F;
+  return std::exp2(std::ceil(std::log2(std::max(amax, kFloor) / kE4m3Max)));
 }
 
 inline bool is_float_type(DType t) { return t == DType::kF32 || t == DType::kBF16; }
