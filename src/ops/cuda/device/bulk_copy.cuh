@@ -38,6 +38,10 @@ __device__ __forceinline__ void bulk_load(void* shared, const void* global, uint
                "l"(global), "r"(bytes), "r"(barrier.address()), "l"(policy)
                : "memory");
 }
+// To L2 only. Nothing tells when it is there.
+__device__ __forceinline__ void bulk_prefetch(const void* global, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
+}
 // To the same offsets of every block in `mask`; each block's own barrier at that offset counts the bytes.
 __device__ __forceinline__ void bulk_load_multicast(void* shared, const void* global, uint32_t bytes, Barrier& barrier, uint16_t mask,
                                                     uint64_t policy) {

@@ -1,0 +1,109 @@
+// Harness of KDA: checks against double on the CPU and times a cycle's layers.
+//
+// usage: kda_harness check            cases over shapes and edges
+//        kda_harness check-small      a few small ones, for compute-sanitizer
+//        kda_harness time [--json FILE] [--layers N] [--heads N] REQUESTS:ROWS:FOLD:MODE:STATE[:memory] ...
+//                                     MODE fused, apart, fold, verify; STATE bf16, fp32; for example 32:8:8:fused:bf16
+#include <sstream>
+
+#include "tests/gpu/kda_time.cuh"
+
+namespace baton::gpu_test {
+namespace {
+
+std::vector<KdaSequence> ragged(uint64_t seed, int count) {
+  std::vector<KdaSequence> s;
+  for (int i = 0; i < count; ++i) {
+    const uint64_t m = mix(seed * 131 + static_cast<uint64_t>(i));
+    s.push_back({static_cast<int32_t>(m % 9), static_cast<int32_t>((m >> 8) % 3 != 0), static_cast<int32_t>((m >> 16) % 9)});
+  }
+  return s;
+}
+
+int check(bool small) {
+  std::vector<KdaCase> cases;
+  for (const DType state : {DType::kF32, DType::kBF16}) {
+    const auto add = [&](const char* name, int64_t heads, std::vector<KdaSequence> sequences, auto... set) {
+      KdaCase c{name, heads, state, std::move(sequences)};
+      c.seed = cases.size() + 1;
+      (set(c), ...);
+      cases.push_back(c);
+    };
+    const auto values = [](const char* v) { return [v](KdaCase& c) { c.values = v; }; };
+    add("verify of eight", 8, {{8, 1, 0}});
+    add("fold and verify", 8, {{8, 1, 8}, {8, 1, 3}});
+    add("one row advances", 8, {{1, 0, 0}, {1, 0, 0}, {1, 0, 1}});
+    add("ragged", 8, ragged(5, 7));
+    if (small) continue;
+    add("no rows", 8, {{0, 1, 0}, {0, 0, 0}});
+    add("fold alone", 16, {{0, 1, 5}, {0, 1, 8}, {0, 0, 1}});
+    add("one of each", 8, {{0, 1, 0}, {1, 1, 0}, {1, 0, 8}, {8, 0, 8}, {8, 1, 8}, {3, 1, 1}, {2, 0, 2}, {5, 1, 2}});
+    add("padded rows", 8, ragged(6, 5), [](KdaCase& c) { c.padding = 24; });
+    add("short ring", 8, {{3, 1, 3}, {2, 1, 1}}, [](KdaCase& c) { c.ring_rows = 3; });
+    add("closed and open gates", 8, ragged(7, 6), values("closed"));
+    add("zeros", 8, ragged(8, 4), values("zeros"));
+    add("large inputs", 8, ragged(9, 6), values("large"));
+    add("released heads", 64, ragged(10, 12));
+    add("released heads, full", 64, std::vector<KdaSequence>(32, {8, 1, 8}));
+  }
+  int failed = 0;
+  for (const auto& c : cases) {
+    const KdaErrors e = check_kda_case(c);
+    std::printf("%-24s %s  %s  y rel %.5f  state rel %.2e  seed %lu  %s\n", c.name.c_str(), c.state == DType::kBF16 ? "bf16" : "fp32",
+                e.failures.empty() ? "ok  " : "FAIL", e.y, e.state, c.seed, e.failures.c_str());
+    std::fflush(stdout);
+    failed += e.failures.empty() ? 0 : 1;
+  }
+  std::printf(failed == 0 ? "all checks passed\n" : "%d checks FAILED\n", failed);
+  return failed == 0 ? 0 : 1;
+}
+
+int time_shapes(const std::vector<std::string>& args) {
+  std::FILE* json = nullptr;
+  int layers = 34;
+  int64_t heads = 64;
+  std::unique_ptr<KdaStack> stack;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--json" && i + 1 < args.size()) {
+      json = std::fopen(args[++i].c_str(), "w");
+    } else if (args[i] == "--layers" && i + 1 < args.size()) {
+      layers = std::atoi(args[++i].c_str());
+    } else if (args[i] == "--heads" && i + 1 < args.size()) {
+      heads = std::atoll(args[++i].c_str());
+    } else {
+      std::vector<std::string> part;
+      std::istringstream words(args[i]);
+      for (std::string w; std::getline(words, w, ':');) part.push_back(w);
+      if (part.size() < 5) {
+        std::fprintf(stderr, "%s: want REQUESTS:ROWS:FOLD:MODE:STATE[:memory]\n", args[i].c_str());
+        return 2;
+      }
+      const int slots = std::atoi(part[0].c_str());
+      const DType state = part[4] == "fp32" ? DType::kF32 : DType::kBF16;
+      if (stack == nullptr || stack->slots != slots || stack->state != state) {
+        stack.reset();
+        stack = std::make_unique<KdaStack>(heads, layers, slots, state);
+      }
+      time_kda_decode(*stack, std::atoi(part[1].c_str()), std::atoi(part[2].c_str()), part[3], part.size() > 5, json);
+    }
+  }
+  if (json != nullptr) std::fclose(json);
+  return 0;
+}
+
+}  // namespace
+}  // namespace baton::gpu_test
+
+int main(int argc, char** argv) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("skipped: no CUDA device\n");
+    return 77;
+  }
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  if (args.size() == 1 && args[0] == "check") return baton::gpu_test::check(false);
+  if (args.size() == 1 && args[0] == "check-small") return baton::gpu_test::check(true);
+  if (args.size() >= 2 && args[0] == "time") return baton::gpu_test::time_shapes(std::vector<std::string>(args.begin() + 1, args.end()));
+  std::fprintf(stderr, "usage: kda_harness check | check-small | time [--json FILE] REQUESTS:ROWS:FOLD:MODE:STATE ...\n");
+  return 2;
+}
