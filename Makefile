@@ -47,12 +47,12 @@ demo: | build_folder
 	@$(BATON) generate --model $(DEMO_MODEL) --prompt-ids 1,2,3,4,5 --max-tokens 32
 
 build: | build_folder
-	@scripts/setup build test
+	@scripts/setup build test grammar
 	@$(call configure,release,-DBATON_TESTS=ON)
 	@cmake --build build/release
 
 test: | build_folder
-	@scripts/setup build test
+	@scripts/setup build test grammar
 	@scripts/lint
 	@$(call configure,release,-DBATON_TESTS=ON)
 	@cmake --build build/release
@@ -72,7 +72,7 @@ tidy: build
 	@run-clang-tidy -quiet -j $(JOBS) -p build/release 'src/(?!ops/cpu/isa\.).*(?<!_test)\.cc$$'
 
 asan tsan: | build_folder
-	@scripts/setup build test
+	@scripts/setup build test grammar
 	@$(call configure,$@)
 	@cmake --build build/$@ $(if $(TARGETS),--target $(TARGETS))
 	@scripts/without-aslr ctest --preset $@ $(if $(TESTS),--tests-regex '$(TESTS)')
@@ -83,13 +83,14 @@ cuda: | build_folder
 	@cmake --build build/cuda
 
 fuzz: | build_folder
-	@scripts/setup build fuzz
+	@scripts/setup build fuzz grammar
 	@$(call configure,fuzz)
 	@cmake --build build/fuzz --target fuzzers
 	@scripts/fuzz build/fuzz/bin $(FUZZ_SECONDS)
 
 soak: build
 	@ctest --preset release --repeat until-fail:$(SOAK_REPEATS)
+	@BATON_XGRAMMAR=build/xgrammar build/release/bin/grammar_check --schemas 10000 --tools 3000
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600
 
 bench: build

@@ -7,10 +7,12 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "app/commands.h"
 #include "app/console.h"
+#include "text/grammar/worker.h"
 
 namespace baton::app {
 namespace {
@@ -66,6 +68,8 @@ int finish(const Status& status) {
 }  // namespace baton::app
 
 int main(int argc, char** argv) {
+  // Not a command of its own: how this program runs itself to try grammars out.
+  if (argc == 2 && std::string_view(argv[1]) == "grammar-worker") return baton::text::run_grammar_worker();
   // A write beyond a limit then fails like any other write, and is reported.
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGBUS, baton::app::on_bus_error);

@@ -59,11 +59,11 @@ class SchemaTypes {
         for (const json::value& member : *members) collect(member, tool, depth + 1);
   }
 
- private:
   // What keywords say together; anything where they contradict each other, since the text has to become something.
   ArgumentType of(const json::value& schema, int depth) {
-    if (!enter(schema, depth)) return ArgumentType::anything();
-    const json::object& object = schema.get_object();
+    return enter(schema, depth) ? of(schema.get_object(), depth) : ArgumentType::anything();
+  }
+  ArgumentType of(const json::object& object, int depth) {
     ArgumentType type = ArgumentType::anything();
     if (const json::value* names = object.if_contains("type")) type = type & named(*names);
     if (const json::array* values = list(object, "enum")) {
@@ -86,6 +86,7 @@ class SchemaTypes {
     return type.is_none() ? ArgumentType::anything() : type;
   }
 
+ private:
   static ArgumentType named(const json::value& names) {
     ArgumentType type = ArgumentType::none();
     if (names.is_string()) type = ArgumentType::named(names.get_string());
@@ -120,6 +121,8 @@ void ToolTypes::add(std::string_view name, const json::value& parameters) {
   SchemaTypes(parameters).collect(parameters, tool);
   tools_.insert_or_assign(std::string(name), std::move(tool));
 }
+
+ArgumentType ToolTypes::of(const json::object& schema, const json::value& root) { return SchemaTypes(root).of(schema, 0); }
 
 ArgumentType ToolTypes::type(std::string_view tool, std::string_view argument) const {
   const auto at = tools_.find(tool);

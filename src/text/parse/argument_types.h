@@ -43,6 +43,8 @@ class ToolTypes {
   bool empty() const { return tools_.empty(); }
   // Anything, for functions and arguments that no schema describes.
   ArgumentType type(std::string_view tool, std::string_view argument) const;
+  // The type that a schema gives to a value; `root` is where its references lead from.
+  static ArgumentType of(const boost::json::object& schema, const boost::json::value& root);
 
  private:
   struct Tool {

@@ -82,7 +82,7 @@ void ArgumentWriter::write(std::string_view value, std::string& out) {
     out += '"';
   } else {
     write_key(out);
-    out += value;
+    out += with_whole_surrogates(value);
   }
   waiting_.clear();
 }

@@ -39,7 +39,7 @@ class JsonMachine {
 
   // What is missing after the text added so far. `drop_comma` is set where a comma at the end has to go. Nothing if a \u escape was cut.
   std::optional<std::string> missing(bool& drop_comma) const {
-    if (state_ == State::kHex || high_surrogate_) return std::nullopt;
+    if (state_ == State::kHex) return std::nullopt;
     std::string rest;
     bool value_follows = false;  // a key without its value
     switch (state_) {
@@ -101,7 +101,6 @@ class JsonMachine {
   }
 
   bool add_to_string(char c) {
-    if (high_surrogate_ && c != '\\') return false;
     if (c == '\\') state_ = State::kEscape;
     if (c == '"') {
       if (key_)
@@ -115,23 +114,16 @@ class JsonMachine {
   bool add_escape(char c) {
     if (c == 'u') {
       hex_left_ = 4;
-      hex_ = 0;
       state_ = State::kHex;
       return true;
     }
     state_ = State::kString;
-    return !high_surrogate_ && std::string_view("\"\\/bfnrt").find(c) != std::string_view::npos;
+    return std::string_view("\"\\/bfnrt").find(c) != std::string_view::npos;
   }
 
-  // Surrogates come in pairs: many readers refuse a lone one.
   bool add_hex(char c) {
     if (!is_hex(c)) return false;
-    hex_ = hex_ << 4 | static_cast<uint32_t>(is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
-    if (--hex_left_ > 0) return true;
-    state_ = State::kString;
-    const bool low = hex_ >= 0xDC00 && hex_ <= 0xDFFF;
-    if (high_surrogate_ != low) return false;
-    high_surrogate_ = hex_ >= 0xD800 && hex_ <= 0xDBFF;
+    if (--hex_left_ == 0) state_ = State::kString;
     return true;
   }
 
@@ -189,8 +181,6 @@ class JsonMachine {
   JsonKind kind_ = JsonKind::kNull;
   bool key_ = false;
   int hex_left_ = 0;
-  uint32_t hex_ = 0;
-  bool high_surrogate_ = false;  // its other half has to follow
   std::string_view literal_;
   size_t literal_at_ = 0;
   std::string open_;  // the brackets that will close what is open
@@ -217,6 +207,31 @@ std::optional<std::string> completed_json(std::string_view text) {
   if (!rest) return std::nullopt;
   if (drop_comma) text = text.substr(0, text.rfind(','));
   return std::string(text) + *rest;
+}
+
+std::string with_whole_surrogates(std::string_view json) {
+  const auto surrogate = [&](size_t at) -> uint32_t {  // the code of an escape there, 0 if it is none of a surrogate
+    if (json.size() < at + 6 || json[at] != '\\' || json[at + 1] != 'u' || (json[at + 2] | 0x20) != 'd') return 0;
+    uint32_t code = 0;
+    for (size_t i = at + 2; i < at + 6; ++i)
+      code = code << 4 | static_cast<uint32_t>(is_digit(json[i]) ? json[i] - '0' : (json[i] | 0x20) - 'a' + 10);
+    return code >= 0xD800 ? code : 0;
+  };
+  std::string result;
+  size_t begin = 0;
+  for (size_t at = json.find('\\'); at != std::string_view::npos && at + 1 < json.size(); at = json.find('\\', at)) {
+    const uint32_t code = surrogate(at);
+    if (code == 0) {
+      at += 2;
+    } else if (code < 0xDC00 && surrogate(at + 6) >= 0xDC00) {
+      at += 12;
+    } else {
+      result.append(json, begin, at - begin);
+      result += "\\ufffd";
+      begin = at += 6;
+    }
+  }
+  return result.append(json, begin);
 }
 
 void append_json_escaped(std::string& out, std::string_view text) {

@@ -84,7 +84,7 @@ TEST(OutputParser, ValuesBecomeWhatTheirSchemaSays) {
   EXPECT_EQ(value("u", "5.5"), "\"5.5\"");
   EXPECT_EQ(value("u", "\"5\""), "\"\\\"5\\\"\"");
   EXPECT_EQ(value("unknown", "\"5\""), "\"5\"");
-  EXPECT_EQ(value("unknown", "{\"a\": \"\\ud800\"}"), "\"{\\\"a\\\": \\\"\\\\ud800\\\"}\"");
+  EXPECT_EQ(value("unknown", R"({"a": "\ud800"})"), R"({"a": "\ufffd"})");
   const std::string big = "[" + std::string(ArgumentWriter::kMostValueBytes, ' ') + "]";
   EXPECT_EQ(value("o", big), "\"" + big + "\"");
 }

@@ -1,0 +1,128 @@
+#include "text/grammar/spec_check.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/json/parse.hpp>
+
+#include "text/grammar/ffi.h"
+#include "text/grammar/json_strings.h"
+
+namespace baton::text {
+namespace {
+
+using Kind = GrammarSpec::Kind;
+
+std::string refusal(const std::string& schema) {
+  const Status status = check_grammar_spec({Kind::kJsonSchema, schema}, {});
+  return status.ok() ? "" : status.error().message;
+}
+
+TEST(SpecCheck, LetsUsualSchemasThrough) {
+  for (const char* schema : {
+           "{}",
+           "true",
+           R"({"type":"object"})",
+           R"({"title":"A","description":"d","type":"object","properties":{"a":{"type":"string","default":"x"},
+               "b":{"anyOf":[{"type":"integer"},{"type":"null"}],"title":"B"}},"required":["a"],"additionalProperties":false})",
+           R"({"$defs":{"Node":{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#/$defs/Node"},{"type":"null"}]}},
+               "required":["next"]}},"$ref":"#/$defs/Node"})",
+           R"({"type":"array","items":{"$ref":"#/definitions/x"},"definitions":{"x":{"type":"string","enum":["a","b"]}}})",
+           R"({"type":"object","properties":{"pattern":{"type":"string"},"not":{"type":"integer"},"enum":{"type":"boolean"}}})",
+           R"({"allOf":[{"$ref":"#/$defs/x"}],"$defs":{"x":{"type":"number","minimum":0}}})",
+           R"({"type":"object","properties":{"self":{"$ref":"#"}}})",
+       })
+    EXPECT_EQ(refusal(schema), "") << schema;
+}
+
+TEST(SpecCheck, NamesWhatOutputIsNotHeldTo) {
+  const auto expect = [](const char* schema, std::string_view words) {
+    EXPECT_NE(refusal(schema).find(words), std::string::npos) << schema << "\n" << refusal(schema);
+  };
+  expect(R"({"type":"object","properties":{"a":{"not":{}}}})", "#/properties/a uses 'not'");
+  expect(R"({"type":"array","items":{},"uniqueItems":true})", "uniqueItems");
+  expect(R"({"anyOf":[{"type":"object"}],"required":["a"]})", "'required' beside 'anyOf'");
+  expect(R"({"enum":["a"],"type":"integer"})", "'type' beside 'enum'");
+  expect(R"({"allOf":[{"type":"integer"},{"minimum":3}]})", "allOf of several");
+  expect(R"({"minimum":3})", "without a type");
+  expect(R"({"type":"string","pattern":"a","maxLength":3})", "more than one of");
+  expect(R"({"type":"number","multipleOf":0.5})", "multipleOf");
+  expect(R"({"if":{},"then":{}})", "'if'");
+}
+
+TEST(SpecCheck, NamesWhatIsWrong) {
+  const auto expect = [](const std::string& schema, std::string_view words) {
+    EXPECT_NE(refusal(schema).find(words), std::string::npos) << schema.substr(0, 100) << "\n" << refusal(schema);
+  };
+  expect("{", "not JSON");
+  expect("3", "neither an object nor a boolean");
+  expect(R"({"$ref":"#/$defs/x"})", "'#/$defs/x', which is not in it");
+  expect(R"({"$ref":"http://a/b"})", "which is not in it");
+  expect(R"({"$ref":"#"})", "in a circle");
+  expect(R"({"anyOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"oneOf":[{"$ref":"#"}]}}})", "in a circle");
+  expect(R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})", "no finite value");
+  expect(R"({"type":"array","items":{"$ref":"#"},"minItems":1})", "no finite value");
+  expect(R"({"type":"string","maxLength":-1})", "whole number");
+  expect(R"({"type":"array","items":{},"maxItems":10000000})", "may have 1000000");
+  expect(R"({"type":"object","properties":[]})", "not an object");
+  expect(R"({"type":"object","required":[1]})", "list of strings");
+  expect(R"({"anyOf":[]})", "list of schemas");
+  expect("{\"title\":\"\xC3\"}", "UTF-8");
+  std::string deep = "{}";
+  for (int i = 0; i < 70; ++i) deep = "{\"items\":" + deep + "}";
+  expect(deep, "deeper than");
+  expect(std::string(300000, ' '), "300000 bytes");
+}
+
+TEST(SpecCheck, TakesNoTimeWhateverTheSchema) {
+  // Chains of references, forwards and backwards, and fans of them.
+  for (const bool backwards : {false, true}) {
+    std::string definitions;
+    for (int i = 0; i < 4000; ++i) {
+      const int n = backwards ? 3999 - i : i;
+      definitions += (i == 0 ? "" : ",") + ("\"d" + std::to_string(n)) + "\":{\"$ref\":\"#/$defs/d" + std::to_string(n + 1) + "\"}";
+    }
+    const std::string schema = R"({"$ref":"#/$defs/d0","$defs":{)" + definitions + R"(,"d4000":{"type":"string"}}})";
+    // Its end is either found or given up on: never a crash, never a long search.
+    refusal(schema);
+  }
+}
+
+TEST(JsonStrings, PatternsSpeakOfWhatJsonWrites) {
+  const auto rewritten = [](std::string_view pattern) {
+    const auto result = json_pattern(pattern);
+    return result.ok() ? *result : "! " + result.error().message;
+  };
+  EXPECT_EQ(rewritten("^ab{2,3}|c+?(d)$"), "^[a][b]{2,3}|[c]+?([d])$");
+  EXPECT_EQ(rewritten("\""), "(\\\\[\"])");
+  EXPECT_EQ(rewritten("\\\\"), "(\\\\[\\\\])");
+  EXPECT_EQ(rewritten("\\n"), "(\\\\[n])");
+  EXPECT_EQ(rewritten("[!-#]"), "([!#]|\\\\[\"])");
+  EXPECT_EQ(rewritten("[^\\s\\S]").substr(0, 1), "!");
+  EXPECT_EQ(rewritten("\\x01").substr(0, 1), "!");
+  EXPECT_EQ(rewritten("\\u{1F600}"), "[\xF0\x9F\x98\x80]");
+  EXPECT_EQ(rewritten("\\d-\\w"), "[0-9][\\-][0-9A-Z_a-z]");
+  for (const char* bad : {"\\", "[a", "[z-a]", "\\b", "\\1", "\\p{L}", "\\xZZ", "\\u{FFFFFFF}", "\\u{110000}"})
+    EXPECT_EQ(rewritten(bad).substr(0, 1), "!") << bad;
+}
+
+TEST(JsonStrings, OnlySchemasAreRewritten) {
+  const auto schema =
+      boost::json::parse(R"({"properties":{"pattern":{"const":"\""},"x":{"type":"string","maxLength":2}},"enum":[{"pattern":"\""}]})");
+  const auto result = with_json_strings(schema);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->at("properties").at("pattern"), schema.at("properties").at("pattern"));
+  EXPECT_EQ(result->at("enum"), schema.at("enum"));
+  EXPECT_FALSE(result->at("properties").at("x").as_object().contains("maxLength"));
+  EXPECT_TRUE(result->at("properties").at("x").as_object().contains("pattern"));
+}
+
+TEST(Ffi, AMissingLibrarySaysWhatToDo) {
+  const auto loaded = Ffi::load("/nonexistent");
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().kind, Error::Kind::kUnsupported);
+  for (const char* word : {"structured output is not available", "xgrammar 0.2.9", "BATON_XGRAMMAR"})
+    EXPECT_NE(loaded.error().message.find(word), std::string::npos) << loaded.error().message;
+}
+
+}  // namespace
+}  // namespace baton::text
