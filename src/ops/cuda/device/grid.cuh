@@ -40,6 +40,11 @@ __device__ __forceinline__ uint32_t cluster_count() {
 __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+// Its two halves, for threads that have nothing to wait for yet.
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+// An arrival that orders no memory, for "every block has begun".
+__device__ __forceinline__ void cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 // Reads a float at the offset of `local` in the shared memory of another block of the cluster; volatile keeps it behind cluster_sync().
 __device__ __forceinline__ float load_remote(const float* local, uint32_t cta_rank) {
   float v;
@@ -51,6 +56,15 @@ __device__ __forceinline__ float load_remote(const float* local, uint32_t cta_ra
       : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(local))), "r"(cta_rank)
       : "memory");
   return v;
+}
+// The other direction: visible to the other block behind the next cluster barrier. Both blocks must have begun.
+__device__ __forceinline__ void store_remote(const float* local, uint32_t cta_rank, float v) {
+  asm volatile(
+      "{\n .reg .b32 remote;\n"
+      " mapa.shared::cluster.u32 remote, %0, %1;\n"
+      " st.shared::cluster.f32 [remote], %2;\n}" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(local))),
+      "r"(cta_rank), "f"(v)
+      : "memory");
 }
 
 __device__ __forceinline__ uint32_t load_acquire(const uint32_t* p) {
