@@ -109,12 +109,23 @@ void PrefixTree::lock(Node node) {
     ++locked_;
     leaves_.remove(node);
   }
+  pin(node);
+}
+
+// Walks up to the first node that is kept anyway: a whole path for its first lease, one step for the next page of a leased path.
+void PrefixTree::pin(Node node) {
+  for (; node != kRoot && at(node).pins++ == 0; node = at(node).parent) ++pinned_;
+}
+
+void PrefixTree::unpin(Node node) {
+  for (; node != kRoot && --at(node).pins == 0; node = at(node).parent) --pinned_;
 }
 
 void PrefixTree::unlock(Node node) {
   if (node == kRoot) return;
   Entry& e = at(node);
   BATON_CHECK_MSG(pages_.owner(node) == Owner::kCached && e.leases > 0, "page {} has no lease to give back", node);
+  unpin(node);
   if (--e.leases > 0) return;
   --locked_;
   if (evictable(e)) leaves_.put_newest(node);
@@ -164,9 +175,11 @@ void PrefixTree::erase_key(Node node) {
 
 void PrefixTree::check_invariants() const {
   std::vector<int32_t> children(nodes_.size());
+  std::vector<int32_t> pins(nodes_.size());
   int32_t nodes = 0;
   int32_t locked = 0;
   int32_t listed = 0;
+  int32_t pinned = 0;
   for (Node n = 0; n < pages_.capacity(); ++n) {
     if (pages_.owner(n) != Owner::kCached) continue;
     ++nodes;
@@ -176,7 +189,9 @@ void PrefixTree::check_invariants() const {
     if (e.parent != kRoot) {
       BATON_CHECK_MSG(pages_.owner(e.parent) == Owner::kCached, "page {} hangs on page {}, which is not in the tree", n, e.parent);
       ++children[static_cast<size_t>(e.parent)];
+      pins[static_cast<size_t>(e.parent)] += e.pins > 0 ? 1 : 0;
     }
+    pinned += e.pins > 0 ? 1 : 0;
     BATON_CHECK(e.key == key_of(e.parent == kRoot ? e.salt : at(e.parent).key, units(n)));
     BATON_CHECK(find(e.key, e.parent, e.salt, units(n)) == n);
   }
@@ -184,11 +199,12 @@ void PrefixTree::check_invariants() const {
     if (pages_.owner(n) != Owner::kCached) continue;
     BATON_CHECK_MSG(at(n).children == children[static_cast<size_t>(n)], "page {} counts {} children, has {}", n, at(n).children,
                     children[static_cast<size_t>(n)]);
+    BATON_CHECK(at(n).pins == at(n).leases + pins[static_cast<size_t>(n)]);
     BATON_CHECK(leaves_.contains(n) == evictable(at(n)));
   }
   int32_t walked = 0;
   for (Node n = leaves_.oldest(); n != UseList::kNone; n = leaves_.newer(n)) ++walked;
-  BATON_CHECK(nodes == size_ && locked == locked_ && walked == listed && nodes == pages_.cached_count());
+  BATON_CHECK(nodes == size_ && locked == locked_ && pinned == pinned_ && walked == listed && nodes == pages_.cached_count());
 }
 
 }  // namespace baton::cache

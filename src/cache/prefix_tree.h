@@ -59,7 +59,8 @@ class PrefixTree {
   }
 
   int32_t size() const { return size_; }
-  int32_t locked_count() const { return locked_; }  // nodes with at least one lease of their own
+  int32_t locked_count() const { return locked_; }             // nodes with at least one lease of their own
+  int32_t evictable_count() const { return size_ - pinned_; }  // how many pages evict() could free, one after the other
   Node parent(Node node) const { return nodes_[static_cast<size_t>(node)].parent; }
 
   // Recomputes everything that is kept incrementally and stops the process on a difference. For tests and debug builds; slow.
@@ -72,6 +73,7 @@ class PrefixTree {
     Node parent = kRoot;
     int32_t children = 0;
     int32_t leases = 0;
+    int32_t pins = 0;       // leases, and children with pins: > 0 keeps the node
     uint64_t last_use = 0;  // by uses_
   };
 
@@ -86,6 +88,8 @@ class PrefixTree {
   void erase_key(Node node);
   void touch(Node node);
   void remove(Node leaf);
+  void pin(Node node);
+  void unpin(Node node);
   bool evictable(const Entry& e) const { return e.children == 0 && e.leases == 0; }
 
   IdPool& pages_;
@@ -99,6 +103,7 @@ class PrefixTree {
   UseList leaves_;  // the evictable ones
   int32_t size_ = 0;
   int32_t locked_ = 0;
+  int32_t pinned_ = 0;
   uint64_t uses_ = 0;
 };
 
