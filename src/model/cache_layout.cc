@@ -10,16 +10,22 @@ namespace {
 constexpr int64_t kPartAlignment = 64;
 constexpr int64_t kObjectAlignment = 256;
 
+using Kind = CacheRange::Kind;
+
 class Offsets {
  public:
-  int64_t take(int64_t bytes) {
+  explicit Offsets(std::vector<CacheRange>& ranges) : ranges_(ranges) {}
+
+  int64_t take(Kind kind, int64_t bytes) {
     const int64_t begin = align_up(next_, kPartAlignment);
     next_ = begin + bytes;
+    if (bytes > 0) ranges_.push_back({kind, begin, bytes});
     return begin;
   }
   int64_t total() const { return align_up(next_, kObjectAlignment); }
 
  private:
+  std::vector<CacheRange>& ranges_;
   int64_t next_ = 0;
 };
 
@@ -37,19 +43,19 @@ CacheLayout plan_cache(const Config& config, const CacheTypes& types) {
   const int64_t kda = config.layer_count() + config.mtp_layers - sparse;
   const int64_t pool = config.index_kpool;
 
-  Offsets page;
-  Offsets slot;
+  Offsets page(layout.ranges);
+  Offsets slot(layout.ranges);
   for (int64_t i = 0; i < sparse; ++i) {
     const int64_t row_bytes = latent_row_bytes(config.kv_lora_rank, types.latent);
-    layout.latent.push_back({config.kv_lora_rank, page.take(ops::kPageTokens * row_bytes), row_bytes, types.latent});
+    layout.latent.push_back({config.kv_lora_rank, page.take(Kind::kPage, ops::kPageTokens * row_bytes), row_bytes, types.latent});
     const int64_t pooled_rows = ops::kPageTokens / pool;
     const int64_t scale_bytes = types.index == DType::kF8E4M3 ? 4 : 0;
     ops::IndexerLayout index;
     index.dim = config.index_head_dim;
     index.pool = static_cast<int32_t>(pool);
-    index.page_offset = page.take(pooled_rows * (config.index_head_dim * dtype_bytes(types.index) + scale_bytes));
+    index.page_offset = page.take(Kind::kPage, pooled_rows * (config.index_head_dim * dtype_bytes(types.index) + scale_bytes));
     index.ring_tokens = static_cast<int32_t>(align_up(pool + types.verify_rows, pool));
-    index.ring_offset = slot.take(index.ring_tokens * 2 * index.dim * dtype_bytes(types.activation));
+    index.ring_offset = slot.take(Kind::kTail, index.ring_tokens * 2 * index.dim * dtype_bytes(types.activation));
     index.dtype = types.index;
     index.ring_dtype = types.activation;
     layout.index.push_back(index);
@@ -58,17 +64,17 @@ CacheLayout plan_cache(const Config& config, const CacheTypes& types) {
   const int64_t element = dtype_bytes(types.activation);
   for (int64_t i = 0; i < kda; ++i) {
     ops::KdaSlotLayout k;
-    k.state_offset = slot.take(width * config.kda_head_dim * dtype_bytes(types.state));
-    k.window_offset = slot.take(3 * 3 * width * element);
+    k.state_offset = slot.take(Kind::kState, width * config.kda_head_dim * dtype_bytes(types.state));
+    k.window_offset = slot.take(Kind::kState, 3 * 3 * width * element);
     k.ring_rows = types.verify_rows;
     k.state_dtype = types.state;
     k.activation_dtype = types.activation;
     layout.kda.push_back(k);
   }
-  layout.hidden_offset = slot.take(config.hidden_size * element);
-  layout.fold_count_offset = slot.take(4);
+  layout.hidden_offset = slot.take(Kind::kState, config.hidden_size * element);
+  layout.fold_count_offset = slot.take(Kind::kCycle, 4);
   const int64_t before_rings = slot.total();
-  for (ops::KdaSlotLayout& k : layout.kda) k.ring_offset = slot.take(k.ring_rows * (4 * width + config.kda_heads) * element);
+  for (ops::KdaSlotLayout& k : layout.kda) k.ring_offset = slot.take(Kind::kCycle, k.ring_rows * (4 * width + config.kda_heads) * element);
   layout.page_bytes = page.total();
   layout.slot_bytes = slot.total();
   layout.ring_bytes = layout.slot_bytes - before_rings;

@@ -19,6 +19,14 @@ struct CacheTypes {
   int32_t verify_rows = 8;         // largest number of rows that may be rejected: sizes the replay ring and the tail ring
 };
 
+// What the bytes are for, as far as their owner must know: see cache/registry.h, whose lifetimes these become.
+struct CacheRange {
+  enum class Kind : uint8_t { kPage, kTail, kState, kCycle };
+  Kind kind;
+  int64_t offset;  // in the page (kPage) or in the slot
+  int64_t bytes;
+};
+
 // Page: 64 tokens, all sparse layers (the MTP layer last), per layer the latent rows and its own pooled index rows.
 // Slot: one per request; KDA states and windows, tail rings, last hidden row, fold count, replay rings.
 struct CacheLayout {
@@ -30,6 +38,7 @@ struct CacheLayout {
   std::vector<ops::KdaSlotLayout> kda;    // per KDA layer in order
   int64_t hidden_offset = 0;              // [hidden_size] of activation: final hidden row of the last token
   int64_t fold_count_offset = 0;          // int32: ring rows that the next cycle folds first
+  std::vector<CacheRange> ranges;         // of page and slot, in order
 };
 
 CacheLayout plan_cache(const Config& config, const CacheTypes& types);

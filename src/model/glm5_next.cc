@@ -11,6 +11,8 @@ Result<std::unique_ptr<Glm5Next>> Glm5Next::load(const Checkpoint& checkpoint, o
   Launcher planner(backend);
   model->plan(planner);
   BATON_ASSIGN(model->workspace_, backend.allocate(planner.planned_bytes()));
+  BATON_ASSIGN(model->fold_arguments_, backend.allocate(2 * options.max_sequences * int64_t{sizeof(int32_t)}));
+  model->fold_staging_.resize(static_cast<size_t>(2 * options.max_sequences));
   return model;
 }
 
@@ -162,6 +164,11 @@ void Glm5Next::sample(ConstMatrixView logits, const ops::SamplingRow* rows, int3
   run.launch(run.ops().sample, {.logits = logits, .rows = rows, .ids = ids});
 }
 
+void Glm5Next::sample(const ops::SampleParams& params) {
+  Launcher run = launcher();
+  run.launch(run.ops().sample, params);
+}
+
 void Glm5Next::fold(const int32_t* slot_ids, const int32_t* counts, int32_t count, ops::SlotPoolView slots) {
   Launcher run = launcher();
   size_t k = 0;
@@ -170,6 +177,25 @@ void Glm5Next::fold(const int32_t* slot_ids, const int32_t* counts, int32_t coun
       run.launch(
           run.ops().kda_fold,
           {.slot_ids = slot_ids, .counts = counts, .count = count, .weights = kda->small, .slots = slots, .layout = layout_.kda[k++]});
+}
+
+void Glm5Next::materialise(std::span<const int32_t> slot_ids, ops::SlotPoolView slots) {
+  BATON_CHECK(static_cast<int64_t>(slot_ids.size()) <= options_.max_sequences);
+  const auto capacity = static_cast<size_t>(options_.max_sequences);
+  size_t n = 0;
+  for (const int32_t id : slot_ids) {
+    int32_t count = 0;
+    backend_.copy_to_host(&count, slots.slot(id) + layout_.fold_count_offset, sizeof count);
+    if (count == 0) continue;
+    fold_staging_[n] = id;
+    fold_staging_[capacity + n] = count;
+    ++n;
+  }
+  if (n == 0) return;
+  backend_.copy_to_device(fold_arguments_.data(), fold_staging_.data(), static_cast<int64_t>(fold_staging_.size() * sizeof(int32_t)));
+  const auto* ids = reinterpret_cast<const int32_t*>(fold_arguments_.data());
+  fold(ids, ids + capacity, static_cast<int32_t>(n), slots);
+  for (size_t i = 0; i < n; ++i) backend_.clear_on_device(slots.slot(fold_staging_[i]) + layout_.fold_count_offset, sizeof(int32_t));
 }
 
 }  // namespace baton::model

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "model/cache_layout.h"
 #include "model/checkpoint.h"
@@ -54,6 +56,12 @@ class Glm5Next {
   // Commits the first counts[i] ring rows of the slots (ReplaySSM), all KDA layers.
   void fold(const int32_t* slot_ids, const int32_t* counts, int32_t count, ops::SlotPoolView slots);
 
+  // Makes the states of these slots true: folds what their fold counts say, and sets these to 0. `slot_ids`: host array, distinct, at most
+  // max_sequences. Waits for the device where a count is to be read.
+  void materialise(std::span<const int32_t> slot_ids, ops::SlotPoolView slots);
+
+  // Log-probabilities and the like: see ops/head.h.
+  void sample(const ops::SampleParams& params);
   void sample(ConstMatrixView logits, const ops::SamplingRow* rows, int32_t* ids);
 
  private:
@@ -72,6 +80,8 @@ class Glm5Next {
   CacheLayout layout_;
   Weights weights_;
   Buffer workspace_;
+  Buffer fold_arguments_;              // int32 ids [max_sequences] | counts [max_sequences]
+  std::vector<int32_t> fold_staging_;  // likewise, of the host
 };
 
 }  // namespace baton::model

@@ -72,6 +72,8 @@ class Backend {
   // Ordered with the ops of the executor.
   virtual void copy_to_device(void* device, const void* host, int64_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, int64_t bytes) = 0;
+  virtual void copy_on_device(void* to, const void* from, int64_t bytes) = 0;
+  virtual void clear_on_device(void* device, int64_t bytes) = 0;  // to zero
   virtual void synchronize() = 0;
   // Bytes of a weight matrix in this backend's order, scales excluded.
   virtual int64_t weight_bytes(DType dtype, int64_t n, int64_t k) const = 0;

@@ -116,6 +116,31 @@ TEST_P(Exactness, BatchOfManySequencesEqualsEachAlone) {
   for (int q = 0; q < 3; ++q) EXPECT_EQ(m.slot(q), traces[static_cast<size_t>(q)].slots.back()) << "sequence " << q;
 }
 
+TEST_P(Exactness, MaterialiseFoldsWhatTheSlotsSay) {
+  TestModel m(setup());
+  const std::vector<int32_t> ids = tokens(30, 7, m.model->config().vocab_size);
+  const Trace trace(m, ids);
+  const model::CacheLayout& layout = m.model->cache_layout();
+  for (const int32_t accepted : {0, 1, 5, 8}) {
+    m.runner->reset(1);
+    m.forward(1, std::span(ids).first(20));
+    m.forward(1, std::span(ids).subspan(20, 8), true);
+    std::memcpy(m.runner->slots().slot(1) + layout.fold_count_offset, &accepted, sizeof accepted);
+    const int32_t slots[2] = {2, 1};  // 2 has nothing to fold
+    m.model->materialise(slots, m.runner->slots());
+    int32_t left = -1;
+    std::memcpy(&left, m.runner->slots().slot(1) + layout.fold_count_offset, sizeof left);
+    EXPECT_EQ(left, 0);
+    for (const model::CacheRange& r : layout.ranges) {
+      if (r.kind != model::CacheRange::Kind::kState || r.offset == layout.hidden_offset) continue;
+      EXPECT_EQ(std::memcmp(m.runner->slots().slot(1) + r.offset, trace.slots[20 + static_cast<size_t>(accepted)].data() + r.offset,
+                            static_cast<size_t>(r.bytes)),
+                0)
+          << "accepted " << accepted << ", range at " << r.offset;
+    }
+  }
+}
+
 TEST_P(Exactness, VerifyAndFoldEqualTokenByTokenForRandomAcceptance) {
   TestModel m(setup());
   const uint32_t seed = std::random_device{}();

@@ -35,6 +35,14 @@ void CpuBackend::copy_to_host(void* host, const void* device, int64_t bytes) {
   if (bytes > 0) std::memcpy(host, device, static_cast<size_t>(bytes));
 }
 
+void CpuBackend::copy_on_device(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+void CpuBackend::clear_on_device(void* device, int64_t bytes) {
+  if (bytes > 0) std::memset(device, 0, static_cast<size_t>(bytes));
+}
+
 int64_t CpuBackend::weight_bytes(DType dtype, int64_t n, int64_t k) const { return packed_bytes(dtype, n, k); }
 
 void CpuBackend::store_weight(void* device, ConstMatrixView host) { pack(host, device); }

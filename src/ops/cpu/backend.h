@@ -46,6 +46,8 @@ class CpuBackend final : public ops::Backend {
   Result<Buffer> allocate(int64_t bytes) override { return allocate_host(bytes); }
   void copy_to_device(void* device, const void* host, int64_t bytes) override;
   void copy_to_host(void* host, const void* device, int64_t bytes) override;
+  void copy_on_device(void* to, const void* from, int64_t bytes) override;
+  void clear_on_device(void* device, int64_t bytes) override;
   void synchronize() override {}
   int64_t weight_bytes(DType dtype, int64_t n, int64_t k) const override;
   void store_weight(void* device, ConstMatrixView host) override;
