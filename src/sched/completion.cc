@@ -1,0 +1,174 @@
+// What follows from a completed cycle: pages become cache, forks become sequences, tokens become events, memory comes back.
+#include <algorithm>
+
+#include "base/check.h"
+#include "ops/head.h"
+#include "sched/scheduler.h"
+
+namespace baton::sched {
+
+using cache::kPageUnits;
+
+void Scheduler::complete(std::span<const int32_t> drawn) {
+  BATON_CHECK(in_flight() > 0);
+  const int64_t number = memory_.completed() + 1;
+  const Planned& p = planned(number);
+  BATON_CHECK_MSG(drawn.size() == p.draws.size(), "{} draws were planned, {} tokens came back", p.draws.size(), drawn.size());
+  for (const Planned::End& end : p.ends) cache_pages(*end.sequence, end.computed);
+  for (const Planned::Shot& shot : p.shots) {
+    const Sequence& s = *shot.sequence;
+    if (s.tree_pages >= shot.pages)
+      memory_.snapshots.attach(s.pages[static_cast<size_t>(shot.pages) - 1], shot.snapshot);
+    else
+      memory_.snapshots.release(shot.snapshot);  // retracted meanwhile
+  }
+  for (Sequence* s : p.forks) activate(*s);
+  memory_.complete(number);
+  for (size_t i = 0; i < drawn.size(); ++i) deliver(*p.draws[i], drawn[i], static_cast<int32_t>(i));
+  sweep();
+  update_gauges();
+}
+
+// Nobody knows what a failed cycle left behind: all that has run ends, and nothing of the caches is used again.
+void Scheduler::fail() {
+  BATON_CHECK(in_flight() > 0);
+  const int64_t number = memory_.completed() + 1;
+  for (const Planned::Shot& shot : planned(number).shots) memory_.snapshots.release(shot.snapshot);
+  while (!running_.empty()) finish(*running_.back(), FinishReason::kFailed);
+  for (auto i = waiting_.begin(); i != waiting_.end();) {
+    Sequence& s = **i++;
+    if (s.has_run) finish(s, FinishReason::kFailed);
+  }
+  memory_.complete(number);
+  sweep();
+  memory_.flush();
+  update_gauges();
+}
+
+// Pages that are full of computed rows, whose tokens are known, become the tree's. Later cycles write behind them.
+void Scheduler::cache_pages(Sequence& s, int64_t computed) {
+  const RequestSpec& spec = s.request->spec;
+  if (s.slot < 0 || (!spec.cache_prompt && spec.choices == 1)) return;
+  int64_t end = std::min(computed, static_cast<int64_t>(s.tokens.size()));
+  if (!options_.cache_generated || !spec.cache_prompt) end = std::min(end, s.request->prompt_tokens());
+  for (auto i = static_cast<size_t>(s.tree_pages); (static_cast<int64_t>(i) + 1) * kPageUnits <= end; ++i) {
+    cache::Unit units[kPageUnits];
+    std::copy_n(s.tokens.begin() + static_cast<std::ptrdiff_t>(i) * kPageUnits, kPageUnits, units);
+    const int32_t page = s.pages[i];
+    const cache::Node node = memory_.tree.extend(s.node, s.request->salt, units, page);
+    memory_.tree.lock(node);
+    memory_.tree.unlock(s.node);
+    s.node = node;
+    ++s.tree_pages;
+    if (node == page) continue;
+    // Somebody else's page holds the same: use that one, and give the own one back when no launched cycle reads it any more.
+    s.pages[i] = node;
+    pending_edits_.push_back({s.slot, static_cast<int32_t>(i), node});
+    memory_.retire(Memory::Kind::kPage, page, planned_);
+  }
+}
+
+void Scheduler::activate(Sequence& fork) {
+  if (fork.state != State::kAwaitFork) return;
+  const Sequence& leader = *fork.request->choices.front();
+  const auto full = static_cast<int32_t>(fork.request->prompt_tokens() / kPageUnits);
+  BATON_CHECK(leader.tree_pages == full);
+  fork.pages.insert(fork.pages.begin(), leader.pages.begin(), leader.pages.begin() + full);
+  fork.tree_pages = full;
+  fork.node = leader.node;
+  memory_.tree.lock(fork.node);
+  fork.computed = fork.request->prompt_tokens();
+  fork.state = State::kDecode;
+  edit_table(fork, 0, pending_edits_);
+}
+
+void Scheduler::deliver(Sequence& s, int32_t token, int32_t draw) {
+  if (s.state == State::kDraining) return;  // it ended before this token
+  if (token < 0) return finish(s, token == ops::kNothingAllowed ? FinishReason::kNothingAllowed : FinishReason::kNotFinite);
+  s.tokens.push_back(token);
+  ++metrics_.generated_tokens;
+  const RequestSpec& spec = s.request->spec;
+  const int64_t generated = static_cast<int64_t>(s.tokens.size()) - s.request->prompt_tokens();
+  if (generated > spec.min_tokens && std::find(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) != spec.stop_tokens.end())
+    return finish(s, FinishReason::kStop, token, draw);
+  if (generated >= s.max_drawn) return finish(s, FinishReason::kLength, token, draw);
+  events_.push_back({.request = s.request->id,
+                     .choice = s.choice,
+                     .token = token,
+                     .draw = draw,
+                     .usage = {s.request->prompt_tokens(), s.cached_tokens, generated}});
+}
+
+// The choice's last event. Its memory follows when no launched cycle touches it: sweep().
+void Scheduler::finish(Sequence& s, FinishReason reason, int32_t token, int32_t draw) {
+  BATON_CHECK(s.state != State::kDraining);
+  Request& r = *s.request;
+  if (s.state == State::kWaiting) {
+    if (waiting_.erase(&s) > 0 && !s.has_run) --never_run_;
+    if (blocked_ == &s) blocked_ = nullptr;
+    release_host(s);
+  } else {
+    std::erase(running_, &s);
+  }
+  s.state = State::kDraining;
+  draining_.push_back(&s);
+  if (reason != FinishReason::kStop && reason != FinishReason::kLength && !r.ended_early) {
+    r.ended_early = true;
+    r.early_reason = reason;
+  }
+  --r.unfinished;
+  if (r.unfinished == 0) {
+    const FinishReason why = r.ended_early ? r.early_reason : reason;
+    (why == FinishReason::kCancelled  ? metrics_.cancelled
+     : why == FinishReason::kDeadline ? metrics_.expired
+     : r.ended_early                  ? metrics_.failed
+                                      : metrics_.completed) += 1;
+  }
+  events_.push_back({.request = r.id,
+                     .choice = s.choice,
+                     .token = token,
+                     .draw = draw,
+                     .reason = reason,
+                     .last = r.unfinished == 0,
+                     .usage = {r.prompt_tokens(), s.cached_tokens, static_cast<int64_t>(s.tokens.size()) - r.prompt_tokens()}});
+}
+
+// What the sequence holds on the device, once its last launched cycle has completed.
+void Scheduler::release(Sequence& s) {
+  for (auto i = static_cast<size_t>(s.tree_pages); i < s.pages.size(); ++i) memory_.retire(Memory::Kind::kPage, s.pages[i], s.last_cycle);
+  if (s.node != cache::kRoot) memory_.retire(Memory::Kind::kLease, s.node, s.last_cycle);
+  if (s.slot >= 0) memory_.retire(Memory::Kind::kSlot, s.slot, s.last_cycle);
+  s.pages.clear();
+  s.tree_pages = 0;
+  s.node = cache::kRoot;
+}
+
+void Scheduler::release_host(Sequence& s) {
+  if (!s.host.exists()) return;
+  memory_.retire(Memory::Kind::kHostSlot, s.host.slot, s.last_cycle);
+  for (const int32_t page : s.host.pages) memory_.retire(Memory::Kind::kHostPage, page, s.last_cycle);
+  s.host.slot = -1;
+  s.host.pages.clear();
+}
+
+void Scheduler::sweep() {
+  for (size_t i = 0; i < draining_.size();) {
+    Sequence& s = *draining_[i];
+    if (s.last_cycle > memory_.completed()) {
+      ++i;
+      continue;
+    }
+    release(s);
+    draining_[i] = draining_.back();
+    draining_.pop_back();
+    erase(s);
+  }
+}
+
+void Scheduler::erase(Sequence& s) {
+  Request& r = *s.request;
+  r.choices[static_cast<size_t>(s.choice)].reset();
+  if (--r.present == 0) requests_.erase(r.id);
+}
+
+}  // namespace baton::sched

@@ -1,0 +1,100 @@
+// A cycle: what one launch of the device does, planned by the scheduler, run by an executor. The contract between the two.
+//
+// Cycles run one after the other in the order of their numbers, each: binds, table edits, moves before, rows and draws, moves after.
+// While a cycle runs the next one may be planned and launched; nothing in it depends on what the host has not seen: a row may take the
+// token that its slot drew last, wherever that token is by then.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sched/request.h"
+
+namespace baton::sched {
+
+// Cycles that may be launched and not yet completed.
+inline constexpr int32_t kCyclesInFlight = 2;
+
+enum class MoveKind : uint8_t {
+  kClearSlot,     // `to`: a slot as it is before the first token
+  kRestore,       // snapshot `from` becomes the state of slot `to`, whose other ranges are as after kClearSlot
+  kSnapshot,      // the true state of slot `from` into snapshot `to`
+  kForkSlot,      // the true state and everything else of slot `from` into slot `to`
+  kCopyPage,      // page to page
+  kSlotToHost,    // the true state and everything else of slot `from` into host slot `to`
+  kPageToHost,    // page `from` into host page `to`
+  kSlotFromHost,  // and back
+  kPageFromHost
+};
+
+// "True state": recorded rows that await their fold are folded first (materialise).
+struct Move {
+  MoveKind kind;
+  int32_t from;
+  int32_t to;
+};
+
+// Entry `index` of a slot's page table. Tables stay as they are between edits.
+struct TableEdit {
+  int32_t slot;
+  int32_t index;
+  int32_t page;
+};
+
+// From now on the slot draws for this choice. `history`: tokens before the next draw, of which the first `prompt` are the prompt;
+// given only where sampling penalises.
+struct Bind {
+  int32_t slot;
+  int32_t choice;
+  RequestId request;
+  int32_t history_begin;  // into Cycle::history
+  int32_t history_count;
+  int32_t prompt;
+};
+
+// Consecutive rows of one sequence.
+struct Rows {
+  int32_t slot;
+  int32_t position;
+  int32_t count;
+  int32_t ids_begin;  // into Cycle::ids; kDrawnToken: one row, of the token that the slot drew last
+};
+inline constexpr int32_t kDrawnToken = -1;
+
+struct Draw {
+  int32_t rows;      // index into Cycle::rows: the draw is from its last row
+  int32_t slot;      // whose sampling applies, and whose last token the drawn one becomes
+  int32_t position;  // of the token
+  bool may_stop;     // false: fewer than min_tokens so far, stop tokens are banned
+};
+
+struct Cycle {
+  int64_t number = 0;
+  std::vector<Bind> binds;
+  std::vector<int32_t> history;
+  std::vector<TableEdit> table_edits;
+  std::vector<Move> before;
+  std::vector<Rows> rows;
+  std::vector<int32_t> ids;
+  std::vector<Draw> draws;
+  std::vector<Move> after;
+
+  int64_t row_count() const {
+    int64_t n = 0;
+    for (const Rows& r : rows) n += r.count;
+    return n;
+  }
+  bool empty() const { return rows.empty() && before.empty() && after.empty() && table_edits.empty() && binds.empty(); }
+  void clear() {
+    binds.clear();
+    history.clear();
+    table_edits.clear();
+    before.clear();
+    rows.clear();
+    ids.clear();
+    draws.clear();
+    after.clear();
+  }
+};
+
+}  // namespace baton::sched

@@ -1,0 +1,229 @@
+#include "sched/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <new>
+
+#include "sched/fake_device.h"
+
+namespace {
+int64_t allocations = 0;
+}
+
+// Counts what this program allocates. Not inlined: GCC would take the free() for a mistake.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  ++allocations;
+  void* p = std::malloc(bytes);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
+
+namespace baton::sched {
+namespace {
+
+constexpr int64_t kVocabulary = 1000;
+
+SchedulerOptions options_for(int32_t slots, int32_t pages, int64_t context) {
+  SchedulerOptions o;
+  o.memory = {.pages = pages, .slots = slots, .snapshots = 4, .host_pages = 0, .host_slots = 0};
+  o.context_tokens = context;
+  o.vocabulary = kVocabulary;
+  o.prefill_tokens = 256;
+  o.growth_tokens = 64;
+  return o;
+}
+
+std::unique_ptr<Scheduler> make(const SchedulerOptions& o) {
+  auto s = Scheduler::create(o);
+  EXPECT_TRUE(s.ok());
+  return std::move(*s);
+}
+
+RequestSpec request(int64_t prompt, int64_t max_tokens, int32_t first = 0) {
+  RequestSpec s;
+  for (int64_t i = 0; i < prompt; ++i) s.prompt.push_back(static_cast<int32_t>((first + i * 7) % kVocabulary));
+  s.max_tokens = max_tokens;
+  return s;
+}
+
+// Plans and completes at once; every draw gives token 5.
+struct Loop {
+  Scheduler& scheduler;
+  Cycle cycle;
+  std::vector<int32_t> drawn;
+  Time now = 0;
+
+  bool step() {
+    if (!scheduler.plan(++now, cycle)) return false;
+    drawn.assign(cycle.draws.size(), 5);
+    scheduler.complete(drawn);
+    return true;
+  }
+};
+
+TEST(Scheduler, AllocatesNothingPerStepInSteadyState) {
+  constexpr int32_t kSlots = 64;
+  const auto s = make(options_for(kSlots, kSlots * 64, 4096));
+  for (int32_t i = 0; i < kSlots; ++i) {
+    RequestSpec r = request(100 + i, 3000, i);
+    r.stop_tokens = {7, 8};
+    ASSERT_TRUE(s->submit(static_cast<RequestId>(i), std::move(r), 0).ok());
+  }
+  Loop loop{*s, {}, {}};
+  for (int i = 0; i < 200; ++i) {  // prompts, and the first growth of every vector
+    loop.step();
+    s->clear_events();
+  }
+  ASSERT_EQ(s->metrics().decoding, kSlots);
+  const int64_t before = allocations;
+  for (int i = 0; i < 1500; ++i) {  // every sequence fills 23 pages, which enter the tree, and grows 23 times
+    loop.step();
+    s->clear_events();
+  }
+  EXPECT_EQ(allocations, before);
+  EXPECT_GT(s->metrics().pages_cached, kSlots * 20);
+}
+
+TEST(Scheduler, AShortPromptIsNotStuckBehindALongOne) {
+  const auto s = make(options_for(4, 400, 16'000));
+  ASSERT_TRUE(s->submit(1, request(10'000, 4), 0).ok());
+  Loop loop{*s, {}, {}};
+  loop.step();
+  ASSERT_TRUE(s->submit(2, request(100, 4, 3), 0).ok());
+  loop.step();
+  EXPECT_EQ(s->metrics().decoding, 1) << "the short prompt fits beside the long one's half of the budget";
+  int cycles = 2;
+  while (s->metrics().prefilling > 0 && loop.step()) ++cycles;
+  EXPECT_LE(cycles, 10'000 / 256 + 3) << "and the long one hardly noticed";
+}
+
+TEST(Scheduler, ManyShortPromptsDoNotStopALongOne) {
+  const auto s = make(options_for(8, 400, 16'000));
+  ASSERT_TRUE(s->submit(1, request(4000, 1), 0).ok());
+  Loop loop{*s, {}, {}};
+  RequestId next = 2;
+  int cycles = 0;
+  bool over = false;
+  while (!over && cycles < 100) {
+    for (int i = 0; i < 4; ++i, ++next) ASSERT_TRUE(s->submit(next, request(120, 1, static_cast<int32_t>(next)), 0).ok());
+    loop.step();
+    ++cycles;
+    for (const Event& e : s->events()) over = over || e.request == 1;
+    s->clear_events();
+  }
+  EXPECT_LE(cycles, 4000 / 128 + 2) << "half of every cycle's budget is the oldest prompt's";
+}
+
+TEST(Scheduler, UnsetMaxTokensStarvesNobody) {
+  // Reserving everybody's whole context would let one request in at a time.
+  const auto s = make(options_for(8, 32, 64 * 32));
+  for (RequestId i = 0; i < 8; ++i) ASSERT_TRUE(s->submit(i, request(60, kUnlimited, static_cast<int32_t>(i)), 0).ok());
+  Loop loop{*s, {}, {}};
+  for (int i = 0; i < 4; ++i) loop.step();
+  EXPECT_EQ(s->metrics().decoding + s->metrics().prefilling, 8);
+  std::map<RequestId, int64_t> generated;
+  for (int i = 0; i < 20'000 && !s->idle(); ++i) {
+    loop.step();
+    for (const Event& e : s->events())
+      if (e.token >= 0) ++generated[e.request];
+    s->clear_events();
+  }
+  EXPECT_TRUE(s->idle());
+  for (RequestId i = 0; i < 8; ++i) EXPECT_EQ(generated[i], 64 * 32 - 60) << "request " << i;
+}
+
+TEST(Scheduler, ServesInOrderOfArrivalWithinAPriority) {
+  const auto s = make(options_for(1, 8, 256));
+  for (RequestId i = 0; i < 6; ++i) {
+    RequestSpec r = request(10, 2);
+    r.priority = i >= 4 ? 1 : 0;
+    ASSERT_TRUE(s->submit(i, std::move(r), 0).ok());
+  }
+  Loop loop{*s, {}, {}};
+  std::vector<RequestId> order;
+  while (loop.step()) {
+  }
+  for (const Event& e : s->events())
+    if (e.last) order.push_back(e.request);
+  EXPECT_EQ(order, (std::vector<RequestId>{4, 5, 0, 1, 2, 3}));
+}
+
+TEST(Scheduler, AFullQueueRefusesAndForgets) {
+  SchedulerOptions o = options_for(1, 8, 256);
+  o.max_waiting = 3;
+  const auto s = make(o);
+  for (RequestId i = 0; i < 3; ++i) EXPECT_TRUE(s->submit(i, request(10, 2), 0).ok());
+  const Status refused = s->submit(9, request(10, 2), 0);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, Error::Kind::kExhausted);
+  EXPECT_EQ(s->find(9), nullptr);
+  EXPECT_EQ(s->metrics().waiting, 3);
+  EXPECT_EQ(s->metrics().refused, 1);
+}
+
+TEST(Scheduler, WhatHasEndedIsReleasedAfterItsLastLaunchedCycle) {
+  const auto s = make(options_for(1, 8, 256));
+  RequestSpec r = request(10, 50);
+  r.stop_tokens = {5};
+  ASSERT_TRUE(s->submit(1, std::move(r), 0).ok());
+  Cycle first, second;
+  ASSERT_TRUE(s->plan(1, first));
+  ASSERT_TRUE(s->plan(2, second)) << "the next cycle is planned before the first one's result";
+  ASSERT_EQ(second.rows.size(), 1U);
+  EXPECT_EQ(second.rows[0].ids_begin, kDrawnToken);
+  s->complete(std::vector<int32_t>{5});
+  ASSERT_EQ(s->events().size(), 1U);
+  EXPECT_EQ(s->events()[0].reason, FinishReason::kStop);
+  EXPECT_TRUE(s->events()[0].last);
+  EXPECT_EQ(s->metrics().slots_free, 0) << "the second cycle still writes into the slot";
+  EXPECT_GT(s->metrics().pages_held, 0);
+  s->clear_events();
+  s->complete(std::vector<int32_t>{9});
+  EXPECT_TRUE(s->events().empty()) << "what was drawn after the end exists for nobody";
+  EXPECT_EQ(s->metrics().slots_free, 1);
+  EXPECT_EQ(s->metrics().pages_held, 0);
+}
+
+TEST(Scheduler, RetractionTakesTheLastInOrderAndItComesBackFirst) {
+  SchedulerOptions o = options_for(3, 10, 640);
+  o.memory.host_pages = 10;
+  o.memory.host_slots = 3;
+  o.growth_tokens = 16;
+  const auto s = make(o);
+  FakeDevice device(o.memory, kVocabulary);
+  for (RequestId i = 0; i < 3; ++i) ASSERT_TRUE(s->submit(i, request(60, 300, static_cast<int32_t>(i * 100)), 0).ok());
+  std::vector<RequestId> order;
+  Cycle cycle;
+  Time now = 0;
+  int64_t retracted = 0;
+  while (!s->idle() && now < 5000) {
+    ASSERT_TRUE(s->plan(++now, cycle));
+    for (const Move& m : cycle.before) retracted += m.kind == MoveKind::kSlotToHost ? 1 : 0;
+    s->complete(device.run(cycle));
+    s->check_invariants();
+    for (const Event& e : s->events())
+      if (e.last) order.push_back(e.request);
+    s->clear_events();
+  }
+  EXPECT_EQ(order, (std::vector<RequestId>{0, 1, 2}));
+  EXPECT_GT(retracted, 0);
+  EXPECT_EQ(s->metrics().retractions_recomputed, 0);
+}
+
+TEST(Scheduler, ImpossibleOptionsAreRefused) {
+  SchedulerOptions o = options_for(1, 3, 256);
+  const auto small = Scheduler::create(o);
+  ASSERT_FALSE(small.ok());
+  EXPECT_NE(small.error().message.find("3 pages of 64 tokens do not hold one sequence of 256"), std::string::npos);
+  o = options_for(0, 8, 256);
+  EXPECT_FALSE(Scheduler::create(o).ok());
+}
+
+}  // namespace
+}  // namespace baton::sched

@@ -1,0 +1,79 @@
+// A sequence: one choice of a request on its way through the scheduler. Internal to the room.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cache/prefix_tree.h"
+#include "sched/request.h"
+
+namespace baton::sched {
+
+//             admit                last chunk                stop, limit, cancel, deadline
+//   kWaiting ------> kPrefill -----------------> kDecode -----------------------------------> kDraining --> gone
+//      ^ \             |  \ (from any state)        |                                           ^
+//      |  `------------|---`------------------------|-------------------------------------------'
+//      '--- retract ---'----------------------------'
+// Choices behind the first are admitted with it as kAwaitFork and become kDecode when the prompt is computed.
+enum class State : uint8_t { kWaiting, kPrefill, kAwaitFork, kDecode, kDraining };
+
+struct Request;
+
+// A retracted sequence's memory.
+struct HostCopy {
+  int32_t slot = -1;
+  std::vector<int32_t> pages;  // of positions 0 ... computed - 1
+  int64_t computed = 0;
+  bool exists() const { return slot >= 0; }
+};
+
+struct Sequence {
+  Request* request = nullptr;
+  int32_t choice = 0;
+  State state = State::kWaiting;
+  Time waiting_since = 0;
+  bool has_run = false;
+
+  std::vector<int32_t> tokens;  // prompt and what was drawn, as far as the host has seen it
+  int64_t drawn = 0;            // draws planned; those in flight are not in `tokens` yet
+  int64_t computed = 0;         // rows planned: the caches hold positions 0 ... computed - 1 once launched cycles are done
+  int64_t max_drawn = 0;        // 1 ... context - prompt
+
+  int32_t slot = -1;
+  std::vector<int32_t> pages;  // of positions 64 i ... 64 i + 63; the first tree_pages belong to the tree, the others to the sequence
+  int32_t tree_pages = 0;
+  cache::Node node = cache::kRoot;  // the last of the tree's pages, leased
+  int32_t branch_pages = 0;         // others' pages went on to here, without a state: leave one behind
+  int32_t snapshot_pages = 0;       // where the last snapshot of this path was taken
+  HostCopy host;
+  int64_t last_cycle = 0;  // the last launched cycle that touches the sequence's memory
+
+  int64_t cached_tokens = 0;
+};
+
+struct Request {
+  RequestId id = 0;
+  RequestSpec spec;
+  uint64_t arrival = 0;
+  uint64_t salt = 0;
+  std::vector<std::unique_ptr<Sequence>> choices;
+  int32_t unfinished = 0;    // choices without their last event
+  int32_t present = 0;       // choices that are not gone
+  bool together = true;      // all choices are admitted at once, and the others fork from the first
+  bool ended_early = false;  // some choice was cancelled, expired or failed
+  FinishReason early_reason = FinishReason::kNone;
+
+  int64_t prompt_tokens() const { return static_cast<int64_t>(spec.prompt.size()); }
+};
+
+// Who is served first, and who is retracted last.
+inline bool goes_before(const Sequence& a, const Sequence& b) {
+  const Request& x = *a.request;
+  const Request& y = *b.request;
+  if (x.spec.priority != y.spec.priority) return x.spec.priority > y.spec.priority;
+  if (x.arrival != y.arrival) return x.arrival < y.arrival;
+  return a.choice < b.choice;
+}
+
+}  // namespace baton::sched
