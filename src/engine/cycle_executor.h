@@ -1,0 +1,45 @@
+// Who runs cycles: a device, or a stand-in for one. Cycles are run in the order of their launch; results come back in the same order.
+//
+// Threads: launch() and poll() are for the engine thread alone; an executor may have threads of its own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ops/head.h"
+#include "sched/cycle.h"
+
+namespace baton::engine {
+
+struct CycleResult {
+  bool failed = false;
+  std::string error;                   // why, if it failed
+  std::vector<int32_t> tokens;         // by draw: a token, or a negative value of ops/head.h
+  std::vector<float> logprobs;         // by draw; meaningful where the request asks
+  std::vector<ops::TokenLogprob> top;  // [draws, top_stride], likewise
+  int32_t top_stride = 0;
+
+  std::span<const ops::TokenLogprob> top_of(int32_t draw) const {
+    return std::span(top).subspan(static_cast<size_t>(draw) * static_cast<size_t>(top_stride), static_cast<size_t>(top_stride));
+  }
+};
+
+class CycleExecutor {
+ public:
+  virtual ~CycleExecutor() = default;
+
+  // Starts a cycle, or puts it behind those that run; at most sched::kCyclesInFlight at once. Copies what it needs of `cycle`.
+  // requests[i] belongs to cycle.binds[i] and stays valid until a result has come back for every cycle that draws for it.
+  virtual void launch(const sched::Cycle& cycle, std::span<const sched::RequestSpec* const> requests) = 0;
+
+  // The oldest result, valid until the next poll(); nullptr while it is not there.
+  virtual const CycleResult* poll() = 0;
+
+  // `notify` is called, from any thread, when a result is there. Set before the first launch.
+  virtual void on_result(std::function<void()> notify) = 0;
+};
+
+}  // namespace baton::engine

@@ -1,0 +1,211 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/log.h"
+
+namespace baton::engine {
+namespace {
+
+sched::Time now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options) {
+  BATON_ASSIGN(auto scheduler, sched::Scheduler::create(options.scheduler));
+  std::unique_ptr<Engine> engine(new Engine(std::move(executor), options, std::move(scheduler)));
+  Engine* e = engine.get();
+  e->executor_->on_result([e] {
+    {
+      const std::lock_guard lock(e->mutex_);
+      e->result_there_ = true;
+    }
+    e->mailed_.notify_one();
+  });
+  e->thread_ = std::thread([e] { e->run(); });
+  return engine;
+}
+
+Engine::Engine(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options, std::unique_ptr<sched::Scheduler> scheduler)
+    : options_(options), executor_(std::move(executor)), scheduler_(std::move(scheduler)) {
+  published_.scheduler = scheduler_->metrics();
+}
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  mailed_.notify_one();
+  thread_.join();
+}
+
+Result<sched::RequestId> Engine::submit(sched::RequestSpec spec, Sink& sink) {
+  BATON_TRY(sched::Scheduler::check(spec, options_.scheduler));  // here, since a long prompt takes a while to look through
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopping_ && static_cast<int32_t>(mail_.size()) < options_.max_mail) {
+      const sched::RequestId id = next_id_++;
+      mail_.emplace_back(Submit{id, std::move(spec), &sink});
+      mailed_.notify_one();
+      return id;
+    }
+  }
+  return Error{Error::Kind::kExhausted, fmt::format("{} messages wait for the engine, as many as may; try again later", options_.max_mail)};
+}
+
+// Messages about requests that were taken are never turned away: there are at most a few for each.
+void Engine::cancel(sched::RequestId id) {
+  const std::lock_guard lock(mutex_);
+  mail_.emplace_back(Cancel{id});
+  mailed_.notify_one();
+}
+
+void Engine::stop(sched::RequestId id, int32_t choice) {
+  const std::lock_guard lock(mutex_);
+  mail_.emplace_back(Stop{id, choice});
+  mailed_.notify_one();
+}
+
+int32_t Engine::flush_cache() {
+  int32_t pages = 0;
+  bool done = false;
+  std::unique_lock lock(mutex_);
+  mail_.emplace_back(Flush{&pages, &done});
+  mailed_.notify_one();
+  settled_.wait(lock, [&done] { return done; });
+  return pages;
+}
+
+void Engine::wait_idle() {
+  std::unique_lock lock(mutex_);
+  settled_.wait(lock, [this] { return idle_ && mail_.empty(); });
+}
+
+EngineMetrics Engine::metrics() const {
+  const std::lock_guard lock(mutex_);
+  EngineMetrics m = published_;
+  m.mail = static_cast<int64_t>(mail_.size());
+  return m;
+}
+
+void Engine::run() {
+  const int32_t ahead = options_.plan_ahead ? sched::kCyclesInFlight : 1;
+  while (true) {
+    if (!read_mail()) break;
+    const sched::Time begin = now();
+    while (scheduler_->in_flight() < ahead && plan()) {
+    }
+    tell(nullptr);  // deadlines and cancellations
+    step_ns_ += now() - begin;
+    publish();
+    wait();
+    sched::Time start = now();
+    while (const CycleResult* result = executor_->poll()) {
+      finish(*result);
+      const sched::Time end = now();
+      host_time_.add(step_ns_ + end - start);
+      step_ns_ = 0;
+      start = end;
+    }
+  }
+}
+
+// Takes what has arrived; false when the engine is to stop and nothing is left to end.
+bool Engine::read_mail() {
+  bool stopping = false;
+  {
+    const std::lock_guard lock(mutex_);
+    reading_.swap(mail_);
+    if (!reading_.empty()) idle_ = false;
+    stopping = stopping_;
+  }
+  for (Message& m : reading_) std::visit([this](auto& message) { handle(message); }, m);
+  reading_.clear();
+  if (!stopping) return true;
+  for (const auto& [id, sink] : sinks_) scheduler_->cancel(id);
+  tell(nullptr);
+  return !scheduler_->idle();
+}
+
+void Engine::handle(Submit& m) {
+  sched::RequestSpec& spec = m.spec;
+  if (const Status s = scheduler_->submit(m.id, std::move(spec), now()); !s.ok()) return m.sink->on_refused(s.error());
+  sinks_.emplace(m.id, m.sink);
+}
+
+void Engine::handle(const Flush& m) {
+  const int32_t pages = scheduler_->flush_cache();
+  {
+    const std::lock_guard lock(mutex_);
+    *m.pages = pages;
+    *m.done = true;
+  }
+  settled_.notify_all();
+}
+
+bool Engine::plan() {
+  if (!scheduler_->plan(now(), cycle_)) return false;
+  bound_.clear();
+  for (const sched::Bind& b : cycle_.binds) bound_.push_back(scheduler_->find(b.request));
+  executor_->launch(cycle_, bound_);
+  return true;
+}
+
+void Engine::finish(const CycleResult& result) {
+  if (result.failed) {
+    log_error("a cycle failed, and all requests that have run end: {}", result.error);
+    scheduler_->fail();
+  } else {
+    scheduler_->complete(result.tokens);
+  }
+  tell(&result);
+}
+
+void Engine::tell(const CycleResult* result) {
+  for (const sched::Event& e : scheduler_->events()) {
+    const auto found = sinks_.find(e.request);
+    BATON_CHECK(found != sinks_.end());
+    float logprob = 0;
+    std::span<const ops::TokenLogprob> top;
+    if (e.draw >= 0 && !result->logprobs.empty()) {
+      logprob = result->logprobs[static_cast<size_t>(e.draw)];
+      top = result->top_of(e.draw);
+    }
+    Sink* sink = found->second;
+    if (e.last) sinks_.erase(found);
+    sink->on_event(e, logprob, top);
+  }
+  scheduler_->clear_events();
+}
+
+// Until there is a result, mail, or a deadline while nothing runs.
+void Engine::wait() {
+  std::unique_lock lock(mutex_);
+  const auto something = [this] { return result_there_ || !mail_.empty() || stopping_; };
+  if (scheduler_->in_flight() > 0) {
+    mailed_.wait(lock, [this] { return result_there_ || !mail_.empty(); });
+  } else if (const sched::Time deadline = scheduler_->next_deadline(); deadline == sched::kNever) {
+    mailed_.wait(lock, something);
+  } else {
+    mailed_.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline)), something);
+  }
+  result_there_ = false;
+}
+
+void Engine::publish() {
+  {
+    const std::lock_guard lock(mutex_);
+    published_.scheduler = scheduler_->metrics();
+    published_.host_time = host_time_;
+    idle_ = scheduler_->idle();
+  }
+  settled_.notify_all();
+}
+
+}  // namespace baton::engine

@@ -1,0 +1,117 @@
+// The engine: requests from any thread, one engine thread that plans, one executor that computes.
+//
+// The engine thread alone writes scheduler and cache state. It plans cycle n + 1 while n runs. Everything that it is told goes through one
+// bounded mailbox; everything that it tells goes to the sinks, on its own thread.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "engine/cycle_executor.h"
+#include "engine/step_times.h"
+#include "sched/scheduler.h"
+
+namespace baton::engine {
+
+// Hears of one request. Called on the engine thread: must return soon and must not call the engine's blocking functions.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  // A token, an end or both; logprob and top as the request asked. After the event that is `last` the sink is never called again.
+  virtual void on_event(const sched::Event& event, float logprob, std::span<const ops::TokenLogprob> top) = 0;
+  // The request found the queue full: there are no events. The sink is never called again.
+  virtual void on_refused(const Error& error) = 0;
+};
+
+struct EngineOptions {
+  sched::SchedulerOptions scheduler;
+  bool plan_ahead = true;      // false: a cycle is planned when the one before has completed; a reference, and for tests
+  int32_t max_mail = 1 << 16;  // messages that the engine has not read yet
+};
+
+struct EngineMetrics {
+  sched::Metrics scheduler;
+  StepTimes host_time;  // per cycle: planning, launching, completing, telling the sinks
+  int64_t mail = 0;     // messages waiting
+};
+
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> create(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options);
+  // Cancels what is left, waits until it has ended, and stops the thread.
+  ~Engine();
+
+  // From any thread. Refuses what can never run (kInvalid, naming the field), and kExhausted if the mailbox is full; that the queue is full
+  // only the sink hears. The sink outlives its last event.
+  Result<sched::RequestId> submit(sched::RequestSpec spec, Sink& sink);
+  void cancel(sched::RequestId id);
+  void stop(sched::RequestId id, int32_t choice);
+
+  // From any thread, waits for the engine thread.
+  int32_t flush_cache();
+  // Waits until nothing is left to do.
+  void wait_idle();
+  // From any thread; as of the end of a recent cycle, or later when idle.
+  EngineMetrics metrics() const;
+
+ private:
+  struct Submit {
+    sched::RequestId id;
+    sched::RequestSpec spec;
+    Sink* sink;
+  };
+  struct Cancel {
+    sched::RequestId id;
+  };
+  struct Stop {
+    sched::RequestId id;
+    int32_t choice;
+  };
+  struct Flush {
+    int32_t* pages;
+    bool* done;
+  };
+  using Message = std::variant<Submit, Cancel, Stop, Flush>;
+
+  Engine(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options, std::unique_ptr<sched::Scheduler> scheduler);
+  void run();
+  bool read_mail();
+  void handle(Submit& m);
+  void handle(const Cancel& m) { scheduler_->cancel(m.id); }
+  void handle(const Stop& m) { scheduler_->stop(m.id, m.choice); }
+  void handle(const Flush& m);
+  bool plan();
+  void finish(const CycleResult& result);
+  void tell(const CycleResult* result);
+  void wait();
+  void publish();
+
+  EngineOptions options_;
+  std::unique_ptr<CycleExecutor> executor_;
+  std::unique_ptr<sched::Scheduler> scheduler_;
+  std::unordered_map<sched::RequestId, Sink*> sinks_;  // of the engine thread
+  sched::Cycle cycle_;
+  std::vector<const sched::RequestSpec*> bound_;
+  std::vector<Message> reading_;
+  StepTimes host_time_;
+  int64_t step_ns_ = 0;  // spent since the last completed cycle
+
+  mutable std::mutex mutex_;  // what follows
+  std::condition_variable mailed_;
+  std::condition_variable settled_;  // a flush is done, or the engine is idle
+  std::vector<Message> mail_;
+  bool result_there_ = false;
+  bool stopping_ = false;
+  bool idle_ = true;
+  sched::RequestId next_id_ = 1;
+  EngineMetrics published_;
+
+  std::thread thread_;
+};
+
+}  // namespace baton::engine

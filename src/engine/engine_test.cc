@@ -1,0 +1,230 @@
+// The engine thread and its mailbox, over a device made of token lists.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include "engine/gathering_sink.h"
+#include "engine/token_executor.h"
+
+namespace baton::engine {
+namespace {
+
+using sched::FinishReason;
+using sched::RequestSpec;
+
+constexpr int64_t kVocabulary = 97;
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+EngineOptions options_for(int32_t slots, int32_t pages) {
+  EngineOptions o;
+  o.scheduler.memory = {.pages = pages, .slots = slots, .snapshots = 4, .host_pages = 8, .host_slots = 2};
+  o.scheduler.context_tokens = 64 * 6;
+  o.scheduler.vocabulary = kVocabulary;
+  o.scheduler.prefill_tokens = 128;
+  o.scheduler.growth_tokens = 32;
+  o.scheduler.snapshot_tokens = 64;
+  o.scheduler.max_waiting = 10'000;
+  return o;
+}
+
+std::unique_ptr<Engine> engine_with(const EngineOptions& o) {
+  auto engine = Engine::create(std::make_unique<TokenExecutor>(o.scheduler.memory, kVocabulary), o);
+  EXPECT_TRUE(engine.ok());
+  return std::move(*engine);
+}
+
+void expect_idle(Engine& engine) {
+  engine.wait_idle();
+  engine.flush_cache();
+  engine.wait_idle();
+  const sched::Metrics m = engine.metrics().scheduler;
+  EXPECT_EQ(m.slots_free, m.slots);
+  EXPECT_EQ(m.pages_free, m.pages);
+  EXPECT_EQ(m.snapshots_cached + m.snapshots_held, 0);
+  EXPECT_EQ(m.host_slots_free, m.host_slots);
+  EXPECT_EQ(m.host_pages_free, m.host_pages);
+  EXPECT_EQ(m.waiting + m.retracted + m.prefilling + m.decoding + m.draining, 0);
+  EXPECT_EQ(m.submitted, m.completed + m.cancelled + m.expired + m.failed);
+}
+
+std::vector<int32_t> alone(const std::vector<int32_t>& prompt, int64_t count) {
+  std::vector<int32_t> tokens = prompt;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(sched::next_token(tokens, 0, kVocabulary));
+  return {tokens.begin() + std::ssize(prompt), tokens.end()};
+}
+
+TEST(Engine, SixtyFourRequestsOnFourSlotsAreAllServedInOrder) {
+  const auto engine = engine_with(options_for(4, 40));
+  std::vector<std::unique_ptr<GatheringSink>> sinks;
+  for (int i = 0; i < 64; ++i) {
+    sinks.push_back(std::make_unique<GatheringSink>());
+    RequestSpec spec;
+    spec.prompt = {i, i + 1, 3};
+    spec.max_tokens = 20;
+    ASSERT_TRUE(engine->submit(spec, *sinks.back()).ok());
+  }
+  for (int i = 0; i < 64; ++i) {
+    sinks[static_cast<size_t>(i)]->wait();
+    const GatheringSink::Choice& c = sinks[static_cast<size_t>(i)]->choices()[0];
+    EXPECT_EQ(c.tokens, alone({i, i + 1, 3}, 20));
+    EXPECT_EQ(c.reason, FinishReason::kLength);
+    EXPECT_EQ(c.ends, 1);
+  }
+  expect_idle(*engine);
+}
+
+TEST(Engine, FiveThousandRequestsAbortedAtRandomStagesLeaveNothingBehind) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::printf("seed %u\n", seed);
+  std::mt19937 random(seed);
+  const auto engine = engine_with(options_for(8, 30));
+  std::vector<std::unique_ptr<GatheringSink>> sinks;
+  std::vector<sched::RequestId> ids;
+  for (int i = 0; i < 5000; ++i) {
+    RequestSpec spec;
+    spec.prompt.assign(1 + random() % 300, static_cast<int32_t>(random() % 5));
+    spec.choices = random() % 8 == 0 ? 3 : 1;
+    spec.salt = random() % 3;
+    sinks.push_back(std::make_unique<GatheringSink>(spec.choices));
+    const auto id = engine->submit(spec, *sinks.back());
+    ASSERT_TRUE(id.ok());
+    ids.push_back(*id);
+    // Some at once, some after a while, some while tokens stream.
+    const size_t victim = random() % ids.size();
+    if (random() % 4 == 0) sinks[victim]->wait_tokens(0, random() % 3);
+    engine->cancel(ids[victim]);
+    if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+  }
+  for (const sched::RequestId id : ids) engine->cancel(id);
+  for (const auto& sink : sinks) {
+    sink->wait();
+    for (const GatheringSink::Choice& c : sink->choices()) ASSERT_EQ(c.ends, 1);
+  }
+  expect_idle(*engine);
+}
+
+TEST(Engine, ManyThreadsSubmitAndCancelAtOnce) {
+  const auto engine = engine_with(options_for(6, 40));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&engine, t] {
+      std::mt19937 random(static_cast<uint32_t>(t));
+      for (int i = 0; i < 100; ++i) {
+        GatheringSink sink;
+        RequestSpec spec;
+        spec.prompt = {t, i % 90, 5};
+        spec.max_tokens = 1 + static_cast<int64_t>(random() % 40);
+        const auto id = engine->submit(spec, sink);
+        ASSERT_TRUE(id.ok());
+        if (i % 3 == 0) engine->cancel(*id);
+        sink.wait();
+        if (i % 3 != 0) {
+          EXPECT_EQ(sink.choices()[0].tokens, alone(spec.prompt, spec.max_tokens));
+        }
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  expect_idle(*engine);
+}
+
+TEST(Engine, RefusalsNameTheField) {
+  const auto engine = engine_with(options_for(2, 20));
+  const auto refusal = [&](RequestSpec spec) {
+    GatheringSink sink;
+    const auto id = engine->submit(std::move(spec), sink);
+    return id.ok() ? std::string("taken") : id.error().message;
+  };
+  EXPECT_PRED2(contains, refusal({}), "prompt is empty");
+  RequestSpec wrong;
+  wrong.prompt = {1, 2, 97};
+  EXPECT_PRED2(contains, refusal(wrong), "prompt[2] is 97");
+  RequestSpec long_prompt;
+  long_prompt.prompt.assign(384, 1);
+  EXPECT_PRED2(contains, refusal(long_prompt), "384 tokens and the context holds 384");
+  RequestSpec many;
+  many.prompt = {1};
+  many.choices = 3;
+  EXPECT_PRED2(contains, refusal(many), "choices is 3");
+  RequestSpec none;
+  none.prompt = {1};
+  none.max_tokens = 0;
+  EXPECT_PRED2(contains, refusal(none), "max_tokens is 0");
+  expect_idle(*engine);
+}
+
+TEST(Engine, AFullQueueIsToldToTheSink) {
+  EngineOptions o = options_for(1, 20);
+  o.scheduler.max_waiting = 1;
+  const auto engine = engine_with(o);
+  RequestSpec spec;
+  spec.prompt = {1, 2};
+  spec.max_tokens = 300;
+  std::vector<std::unique_ptr<GatheringSink>> sinks;
+  int refused = 0;
+  for (int i = 0; i < 200; ++i) {
+    sinks.push_back(std::make_unique<GatheringSink>());
+    ASSERT_TRUE(engine->submit(spec, *sinks.back()).ok());
+  }
+  for (const auto& sink : sinks) {
+    sink->wait();
+    refused += sink->refusal() ? 1 : 0;
+    EXPECT_EQ(sink->choices()[0].ends, sink->refusal() ? 0 : 1);
+  }
+  EXPECT_GT(refused, 0);
+  expect_idle(*engine);
+  EXPECT_EQ(engine->metrics().scheduler.refused, refused);
+}
+
+TEST(Engine, DeadlinesEndWaitingAndRunningRequests) {
+  EngineOptions o = options_for(1, 20);
+  const auto engine = engine_with(o);
+  const auto in = [](int64_t milliseconds) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count() +
+           milliseconds * 1'000'000;
+  };
+  GatheringSink late;
+  RequestSpec spec;
+  spec.prompt = {1, 2};
+  spec.deadline = in(-1);
+  ASSERT_TRUE(engine->submit(spec, late).ok());
+  late.wait();
+  EXPECT_EQ(late.choices()[0].reason, FinishReason::kDeadline);
+  EXPECT_TRUE(late.choices()[0].tokens.empty());
+  expect_idle(*engine);
+}
+
+TEST(Engine, AFailedCycleEndsEverythingThatRunsAndTheEngineGoesOn) {
+  EngineOptions o = options_for(2, 20);
+  auto executor = std::make_unique<TokenExecutor>(o.scheduler.memory, kVocabulary);
+  executor->fail_at(5);
+  auto created = Engine::create(std::move(executor), o);
+  ASSERT_TRUE(created.ok());
+  GatheringSink first, second;
+  RequestSpec spec;
+  spec.prompt = {1, 2};
+  spec.max_tokens = 100;
+  ASSERT_TRUE((*created)->submit(spec, first).ok());
+  first.wait();
+  EXPECT_EQ(first.choices()[0].reason, FinishReason::kFailed);
+  ASSERT_TRUE((*created)->submit(spec, second).ok());
+  second.wait();
+  EXPECT_EQ(second.choices()[0].tokens, alone(spec.prompt, 100));
+  expect_idle(**created);
+}
+
+TEST(StepTimes, QuantilesAreGoodToThreePercent) {
+  StepTimes t;
+  for (int64_t i = 1; i <= 100'000; ++i) t.add(i * 10);
+  EXPECT_NEAR(static_cast<double>(t.quantile(0.5)), 500'000, 500'000 * 0.032);
+  EXPECT_NEAR(static_cast<double>(t.quantile(0.99)), 990'000, 990'000 * 0.032);
+  EXPECT_EQ(t.quantile(1.0), 1'000'000);
+  EXPECT_EQ(t.count(), 100'000);
+}
+
+}  // namespace
+}  // namespace baton::engine

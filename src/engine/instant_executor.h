@@ -1,0 +1,34 @@
+// An executor that computes nothing and answers at once: what is left is the time of the host.
+#pragma once
+
+#include <array>
+
+#include "engine/cycle_executor.h"
+
+namespace baton::engine {
+
+class InstantExecutor final : public CycleExecutor {
+ public:
+  explicit InstantExecutor(int64_t vocabulary) : vocabulary_(static_cast<uint64_t>(vocabulary)) {}
+
+  void launch(const sched::Cycle& cycle, std::span<const sched::RequestSpec* const>) override {
+    CycleResult& result = results_[static_cast<size_t>(launched_++) % results_.size()];
+    result.tokens.resize(cycle.draws.size());
+    for (size_t i = 0; i < cycle.draws.size(); ++i)
+      result.tokens[i] = static_cast<int32_t>((static_cast<uint64_t>(cycle.draws[i].position) * 2654435761U + i) % vocabulary_);
+    notify_();
+  }
+  const CycleResult* poll() override {
+    return polled_ == launched_ ? nullptr : &results_[static_cast<size_t>(polled_++) % results_.size()];
+  }
+  void on_result(std::function<void()> notify) override { notify_ = std::move(notify); }
+
+ private:
+  std::array<CycleResult, sched::kCyclesInFlight> results_;
+  int64_t launched_ = 0;
+  int64_t polled_ = 0;
+  uint64_t vocabulary_;
+  std::function<void()> notify_;
+};
+
+}  // namespace baton::engine

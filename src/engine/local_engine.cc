@@ -1,0 +1,99 @@
+#include "engine/local_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "engine/serial_executor.h"
+#include "ops/batch.h"
+
+namespace baton::engine {
+namespace {
+
+// MemAvailable of /proc/meminfo; 0 where there is none.
+int64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  int64_t kibibytes = 0;
+  std::string unit;
+  while (file >> name >> kibibytes) {
+    std::getline(file, unit);
+    if (name == "MemAvailable:") return kibibytes * 1024;
+  }
+  return 0;
+}
+
+cache::BudgetRequest budget_request(const model::Glm5Next& model, const LocalOptions& o, int64_t context, int64_t memory) {
+  const model::CacheLayout& layout = model.cache_layout();
+  const cache::Registry registry = register_ranges(layout);
+  return {.memory_bytes = memory,
+          .weight_bytes = model.weight_bytes(),
+          .workspace_bytes = model.workspace_bytes(),
+          .page_bytes = layout.page_bytes,
+          .slot_bytes = layout.slot_bytes,
+          .ring_bytes = layout.ring_bytes,
+          .snapshot_bytes = registry.snapshot_bytes(),
+          .context_tokens = context,
+          .running = o.running,
+          .pool_tokens = o.pool_tokens,
+          .snapshots = o.snapshots,
+          .host_bytes = o.host_bytes};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& checkpoint, const LocalOptions& o) {
+  const int64_t longest = checkpoint.config().max_position_embeddings;
+  const int64_t context = o.context_tokens > 0 ? o.context_tokens : longest;
+  if (context > longest)
+    return Error{Error::Kind::kInvalid,
+                 fmt::format("--context {} exceeds the model's {} positions (max_position_embeddings)", context, longest)};
+  const int64_t available = available_memory();
+  const int64_t memory = o.memory_bytes > 0 ? o.memory_bytes : available / 10 * 9;
+  if (memory == 0) return Error{Error::Kind::kUnsupported, "the system does not say how much memory is available; give --memory"};
+
+  std::unique_ptr<LocalEngine> e(new LocalEngine());
+  e->context_tokens_ = context;
+  e->backend_ = std::make_unique<cpu::CpuBackend>(o.backend);
+  model::ModelOptions m;
+  m.numerics = o.numerics;
+  m.cache = o.cache;
+  m.max_rows = o.prefill_tokens + o.running;
+  m.max_logits_rows = o.running;
+  m.max_sequences = o.running;
+  m.max_pages = (context + ops::kPageTokens - 1) / ops::kPageTokens;
+  m.loading.threads = o.backend.threads;
+  BATON_ASSIGN(e->model_, model::Glm5Next::load(checkpoint, *e->backend_, m));
+
+  cache::BudgetRequest request = budget_request(*e->model_, o, context, memory);
+  BATON_ASSIGN(e->budget_, cache::solve_budget(request));
+  // More than everybody's whole context would only ever be cache; what the bookkeeping of such a pool costs shows in start-up time.
+  const int64_t most = o.running * m.max_pages * ops::kPageTokens;
+  if (o.pool_tokens == cache::kAutomatic && int64_t{e->budget_.pages} * ops::kPageTokens > most) {
+    request.pool_tokens = most;
+    BATON_ASSIGN(e->budget_, cache::solve_budget(request));
+  }
+
+  BATON_ASSIGN(auto executor, SerialExecutor::create(*e->model_, *e->backend_, e->budget_, context));
+  EngineOptions options;
+  options.plan_ahead = o.plan_ahead;
+  options.scheduler = {.memory = {.pages = e->budget_.pages,
+                                  .slots = e->budget_.slots,
+                                  .snapshots = e->budget_.snapshots,
+                                  .host_pages = e->budget_.host_pages,
+                                  .host_slots = e->budget_.host_slots},
+                       .context_tokens = context,
+                       .vocabulary = checkpoint.config().vocab_size,
+                       .prefill_tokens = o.prefill_tokens,
+                       .growth_tokens = o.growth_tokens,
+                       .snapshot_tokens = o.snapshot_tokens,
+                       .max_waiting = o.max_waiting};
+  BATON_ASSIGN(e->engine_, Engine::create(std::move(executor), options));
+  return e;
+}
+
+LocalEngine::~LocalEngine() = default;
+
+}  // namespace baton::engine

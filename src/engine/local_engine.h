@@ -1,0 +1,52 @@
+// An engine on this machine's CPU: model, budget, executor and engine thread, put together from one set of options.
+#pragma once
+
+#include <memory>
+
+#include "cache/budget.h"
+#include "engine/engine.h"
+#include "model/checkpoint.h"
+#include "model/glm5_next.h"
+#include "ops/cpu/backend.h"
+
+namespace baton::engine {
+
+struct LocalOptions {
+  cpu::BackendOptions backend;
+  model::Numerics numerics;
+  model::CacheTypes cache;
+  int64_t context_tokens = 0;               // 0: the model's max_position_embeddings
+  int32_t running = 16;                     // requests that run at once
+  int64_t memory_bytes = 0;                 // 0: nine tenths of what the system has available
+  int64_t pool_tokens = cache::kAutomatic;  // automatic: what is left, at most every running request's whole context
+  int32_t snapshots = cache::kAutomatic;
+  int64_t host_bytes = 0;
+  int64_t prefill_tokens = 512;
+  int64_t growth_tokens = 256;
+  int64_t snapshot_tokens = 256;
+  int32_t max_waiting = 1024;
+  bool plan_ahead = true;
+};
+
+class LocalEngine {
+ public:
+  // Loads the weights and allocates everything; refuses what does not fit, naming the flag to change.
+  static Result<std::unique_ptr<LocalEngine>> open(const model::Checkpoint& checkpoint, const LocalOptions& options);
+  ~LocalEngine();
+
+  Engine& engine() { return *engine_; }
+  const cache::Budget& budget() const { return budget_; }
+  const model::Glm5Next& model() const { return *model_; }
+  int64_t context_tokens() const { return context_tokens_; }
+
+ private:
+  LocalEngine() = default;
+
+  std::unique_ptr<cpu::CpuBackend> backend_;
+  std::unique_ptr<model::Glm5Next> model_;
+  cache::Budget budget_;
+  int64_t context_tokens_ = 0;
+  std::unique_ptr<Engine> engine_;  // first to go
+};
+
+}  // namespace baton::engine

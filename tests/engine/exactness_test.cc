@@ -1,0 +1,271 @@
+// The promise of the engine on the CPU with float state: what a request gets, to the bit of its log-probabilities, does not depend on what
+// else runs, on where its prompt is cut, on what is cached, on retraction, or on planning ahead.
+#include <cstring>
+#include <random>
+
+#include "engine/gathering_sink.h"
+#include "engine/local_engine.h"
+#include "engine/slot_sampling.h"
+#include "model/fixture.h"
+
+namespace baton::testing {
+namespace {
+
+using engine::GatheringSink;
+using engine::LocalEngine;
+using engine::LocalOptions;
+using sched::RequestSpec;
+
+// Log-probabilities of the whole vocabulary's best few stand for the logits: they are functions of all of them.
+constexpr int32_t kLogprobs = 8;
+
+struct Answer {
+  std::vector<std::vector<int32_t>> tokens;  // by choice
+  std::vector<std::vector<uint32_t>> bits;   // likewise: of the tokens' log-probabilities and of the best few
+  std::vector<sched::Usage> usage;
+
+  bool operator==(const Answer& o) const { return tokens == o.tokens && bits == o.bits; }
+};
+
+Answer answer_of(const GatheringSink& sink) {
+  Answer a;
+  for (const GatheringSink::Choice& c : sink.choices()) {
+    a.tokens.push_back(c.tokens);
+    auto& bits = a.bits.emplace_back();
+    const auto add = [&bits](float f) {
+      uint32_t u = 0;
+      std::memcpy(&u, &f, sizeof u);
+      bits.push_back(u);
+    };
+    for (const float f : c.logprobs) add(f);
+    for (const auto& top : c.top)
+      for (const ops::TokenLogprob& t : top) {
+        bits.push_back(static_cast<uint32_t>(t.token));
+        add(t.logprob);
+      }
+    a.usage.push_back(c.usage);
+  }
+  return a;
+}
+
+struct World {
+  std::unique_ptr<LocalEngine> local;
+
+  explicit World(const LocalOptions& options, const std::string& folder) {
+    const auto checkpoint = model::Checkpoint::open(golden_dir(folder));
+    if (!checkpoint.ok()) throw std::runtime_error(checkpoint.error().message);
+    auto opened = LocalEngine::open(*checkpoint, options);
+    if (!opened.ok()) throw std::runtime_error(opened.error().message);
+    local = std::move(*opened);
+  }
+  std::vector<Answer> ask_all(const std::vector<RequestSpec>& specs) {
+    std::vector<std::unique_ptr<GatheringSink>> sinks;
+    for (const RequestSpec& s : specs) {
+      sinks.push_back(std::make_unique<GatheringSink>(s.choices, true));
+      EXPECT_TRUE(local->engine().submit(s, *sinks.back()).ok());
+    }
+    std::vector<Answer> answers;
+    for (const auto& sink : sinks) {
+      sink->wait();
+      EXPECT_FALSE(sink->refusal()) << sink->refusal()->message;
+      for (const GatheringSink::Choice& c : sink->choices()) EXPECT_EQ(c.ends, 1);
+      answers.push_back(answer_of(*sink));
+    }
+    return answers;
+  }
+  Answer ask(const RequestSpec& spec) { return ask_all({spec}).front(); }
+  sched::Metrics metrics() {
+    local->engine().wait_idle();
+    return local->engine().metrics().scheduler;
+  }
+};
+
+struct Case {
+  std::string folder;
+  DType activation;
+  DType cache;
+};
+
+std::string name_of(const ::testing::TestParamInfo<Case>& info) {
+  std::string name = fmt::format("{}_{}_{}", info.param.folder, dtype_name(info.param.activation), dtype_name(info.param.cache));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+class EngineExactness : public ::testing::TestWithParam<Case> {
+ protected:
+  static LocalOptions options(int32_t running) {
+    const Case& c = GetParam();
+    LocalOptions o;
+    o.backend = {.threads = 2, .isa = cpu::detect_isa()};
+    o.numerics.activation = c.activation;
+    o.cache = {.activation = c.activation, .state = DType::kF32, .latent = c.cache, .index = c.cache};
+    o.context_tokens = 512;
+    o.running = running;
+    o.memory_bytes = int64_t{1} << 30;
+    o.pool_tokens = 512 * running;
+    o.snapshots = 16;
+    o.prefill_tokens = 256;
+    o.growth_tokens = 64;
+    o.snapshot_tokens = 64;
+    return o;
+  }
+  static int64_t vocabulary() {
+    const auto checkpoint = model::Checkpoint::open(golden_dir(GetParam().folder));
+    return checkpoint->config().vocab_size;
+  }
+  // Prompts of several lengths, of which some begin alike; every third is sampled, every fourth with penalties, too.
+  static std::vector<RequestSpec> specs(size_t count, uint32_t seed) {
+    std::mt19937 random(seed);
+    const int64_t v = vocabulary();
+    std::vector<int32_t> stem(200);
+    for (int32_t& t : stem) t = static_cast<int32_t>(random() % static_cast<uint64_t>(v));
+    std::vector<RequestSpec> out(count);
+    for (size_t i = 0; i < count; ++i) {
+      RequestSpec& s = out[i];
+      if (i % 2 == 1) s.prompt.assign(stem.begin(), stem.begin() + 1 + static_cast<std::ptrdiff_t>(random() % stem.size()));
+      const size_t own = 1 + random() % 90;
+      for (size_t k = 0; k < own; ++k) s.prompt.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(v)));
+      s.max_tokens = 8 + static_cast<int64_t>(random() % 90);
+      s.sampling.logprobs = kLogprobs;
+      s.sampling.seed = seed * 1000 + i;
+      if (i % 3 == 0) s.sampling.temperature = 0.9F;
+      if (i % 3 == 0) s.sampling.top_p = 0.95F;
+      if (i % 4 == 0) s.sampling.presence_penalty = 0.5F;
+      if (i % 4 == 0) s.sampling.repetition_penalty = 1.2F;
+    }
+    return out;
+  }
+  static std::vector<Answer> alone(const std::vector<RequestSpec>& specs) {
+    std::vector<Answer> answers;
+    World w(options(1), GetParam().folder);
+    for (RequestSpec s : specs) {
+      s.cache_prompt = false;
+      answers.push_back(w.ask(s));
+    }
+    return answers;
+  }
+  static void expect_equal(const std::vector<Answer>& got, const std::vector<Answer>& wanted, const char* what) {
+    ASSERT_EQ(got.size(), wanted.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i].tokens, wanted[i].tokens) << what << ", request " << i;
+      ASSERT_EQ(got[i].bits, wanted[i].bits) << what << ", request " << i;
+    }
+  }
+};
+
+TEST_P(EngineExactness, AloneIsWhatTheModelGivesTokenByToken) {
+  RequestSpec spec = specs(2, 1)[1];
+  const Answer got = alone({spec}).front();
+  ModelSetup s = setup_for(GetParam().folder, GetParam().activation);
+  s.latent = GetParam().cache;
+  TestModel m(s);
+  std::vector<int32_t> expected;
+  MatrixView hidden;
+  for (const int32_t& id : spec.prompt) {
+    const model::SequenceRunner::Rows rows{0, {&id, 1}, false};
+    hidden = m.runner->forward({&rows, 1});
+  }
+  while (static_cast<int64_t>(expected.size()) < spec.max_tokens) {
+    expected.push_back(m.runner->sample(hidden, {.position = static_cast<int32_t>(spec.prompt.size() + expected.size())}));
+    const model::SequenceRunner::Rows rows{0, {&expected.back(), 1}, false};
+    hidden = m.runner->forward({&rows, 1});
+  }
+  EXPECT_EQ(got.tokens[0], expected);
+}
+
+TEST_P(EngineExactness, BatchOf32ColdAndWarmEqualsAlone) {
+  const std::vector<RequestSpec> all = specs(32, 2);
+  const std::vector<Answer> wanted = alone(all);
+  World w(options(32), GetParam().folder);
+  expect_equal(w.ask_all(all), wanted, "cold");
+  const int64_t before = w.local->engine().metrics().scheduler.tokens_matched_state;
+  expect_equal(w.ask_all(all), wanted, "warm");
+  EXPECT_GT(w.metrics().tokens_matched_state, before) << "the second round found nothing in the cache";
+}
+
+TEST_P(EngineExactness, ChunkBudgetAndPlanningAheadDoNotMatter) {
+  const std::vector<RequestSpec> all = specs(12, 3);
+  const std::vector<Answer> wanted = alone(all);
+  for (const int64_t budget : {1, 5, 63, 64, 100, 128, 1000}) {
+    LocalOptions o = options(12);
+    o.prefill_tokens = budget;
+    o.plan_ahead = budget % 2 == 0;
+    World w(o, GetParam().folder);
+    expect_equal(w.ask_all(all), wanted, fmt::format("budget {}", budget).c_str());
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(EngineExactness, RetractionEvictionAndReturnDoNotMatter) {
+  std::vector<RequestSpec> all = specs(10, 4);
+  for (RequestSpec& s : all) s.max_tokens = 150;
+  const std::vector<Answer> wanted = alone(all);
+  for (const int64_t host_bytes : {int64_t{0}, int64_t{64} << 20}) {
+    LocalOptions o = options(6);
+    o.pool_tokens = 14 * 64;
+    o.snapshots = 3;
+    o.growth_tokens = 16;
+    o.host_bytes = host_bytes;
+    World w(o, GetParam().folder);
+    expect_equal(w.ask_all(all), wanted, "first");
+    expect_equal(w.ask_all(all), wanted, "again, after eviction");
+    const sched::Metrics m = w.metrics();
+    EXPECT_GT(host_bytes > 0 ? m.retractions_to_host : m.retractions_recomputed, 0);
+    EXPECT_GT(m.pages_evicted, 0);
+    EXPECT_EQ(m.slots_free, m.slots);
+    EXPECT_EQ(m.pages_held, 0);
+  }
+}
+
+TEST_P(EngineExactness, ChoicesForkedFromOnePromptEqualRequestsOfTheirOwn) {
+  for (const size_t length : {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{200}}) {
+    RequestSpec spec = specs(1, 5).front();
+    spec.prompt.resize(length, 7);
+    spec.max_tokens = 100;
+    spec.choices = 4;
+    std::vector<RequestSpec> each;
+    for (int32_t c = 0; c < spec.choices; ++c) {
+      each.push_back(spec);
+      each.back().choices = 1;
+      each.back().sampling.seed = engine::seed_of_choice(spec.sampling.seed, c);
+    }
+    const std::vector<Answer> wanted = alone(each);
+    for (const bool cached : {true, false}) {
+      World w(options(6), GetParam().folder);
+      spec.cache_prompt = cached;
+      const Answer got = w.ask(spec);
+      for (size_t c = 0; c < 4; ++c) {
+        EXPECT_EQ(got.tokens[c], wanted[c].tokens[0]) << "choice " << c << " of a prompt of " << length;
+        EXPECT_EQ(got.bits[c], wanted[c].bits[0]);
+      }
+      EXPECT_EQ(w.metrics().forks, 3);
+    }
+  }
+}
+
+TEST_P(EngineExactness, ABranchOfAPromptLeavesAStateBehindOnSecondSight) {
+  World w(options(4), GetParam().folder);
+  std::mt19937 random(6);
+  std::vector<int32_t> stem(150);
+  for (int32_t& t : stem) t = static_cast<int32_t>(random() % static_cast<uint64_t>(vocabulary()));
+  const auto ask = [&](int32_t last) {
+    RequestSpec s;
+    s.prompt = stem;
+    for (int32_t i = 0; i < 100; ++i) s.prompt.push_back((last + i) % 50);
+    s.max_tokens = 4;
+    return w.ask(s).usage[0].cached_tokens;
+  };
+  EXPECT_EQ(ask(1), 0);
+  EXPECT_EQ(ask(2), 0) << "pages of 128 tokens match, but there is no state at their end";
+  EXPECT_EQ(ask(3), 128) << "the second request left one";
+  EXPECT_EQ(ask(3), 192) << "and each prompt leaves one at its last full page";
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, EngineExactness,
+                         ::testing::Values(Case{"tiny", DType::kF32, DType::kF32}, Case{"small-bf16", DType::kBF16, DType::kF8E4M3},
+                                           Case{"mtp", DType::kF32, DType::kF32}),
+                         name_of);
+
+}  // namespace
+}  // namespace baton::testing
