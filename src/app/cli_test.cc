@@ -85,7 +85,7 @@ TEST_F(CommandLine, SaysWhatItIs) {
   EXPECT_TRUE(version.out.starts_with("baton ")) << version.out;
   const Outcome help = run({"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* command : {"generate", "inspect", "synth", "tokenize"}) {
+  for (const char* command : {"bench", "generate", "inspect", "synth", "tokenize"}) {
     EXPECT_NE(help.out.find(command), std::string::npos);
     EXPECT_EQ(run({command, "--help"}).exit_code, 0);
   }
@@ -202,6 +202,48 @@ TEST_F(CommandLine, GeneratesAtTheLimitsOfTheConfiguration) {
     ASSERT_EQ(with(key, limit, key), 0) << key;
     EXPECT_EQ(run({"generate", "--model", path(key), "--prompt-ids", "1,2,3", "--max-tokens", "2"}).exit_code, 0) << key;
   }
+}
+
+TEST_F(CommandLine, ManyPromptsGiveWhatEachGivesAlone) {
+  const std::vector<std::string> common = {"generate", "--model", kGolden + "tiny", "--max-tokens", "20"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), common.begin(), common.end());
+    return run(more);
+  };
+  folder_.write("prompts", "1,2,3\n[4, 5, 6]\n\n7 8 9\n1,2,3,4\n");
+  std::string alone;
+  for (const char* ids : {"1,2,3", "4,5,6", "7,8,9", "1,2,3,4"}) alone += with({"--prompt-ids", ids}).out;
+  const Outcome together = with({"--prompts", path("prompts")});
+  EXPECT_EQ(together.exit_code, 0) << together.err;
+  EXPECT_EQ(together.out, alone);
+  EXPECT_EQ(with({"--prompts", path("prompts"), "--max-running", "2", "--chunk", "3"}).out, alone);
+  EXPECT_EQ(with({"--prompts", path("prompts"), "--memory", "100000000", "--pool-tokens", "64"}).out, alone)
+      << "one page: one after the other";
+  const Outcome forked = with({"--prompt-ids", "1,2,3", "--n", "2"});
+  const Outcome one = with({"--prompt-ids", "1,2,3"});
+  EXPECT_EQ(forked.out, one.out + one.out) << "at temperature 0 all continuations are equal";
+
+  folder_.write("bad", "1,2\n3,x\n");
+  expect_failure({"generate", "--model", kGolden + "tiny", "--prompts", path("bad")}, {"bad:2", "'x'"});
+  folder_.write("beyond", "1,2\n3,320\n");
+  expect_failure({"generate", "--model", kGolden + "tiny", "--prompts", path("beyond")}, {"prompt 2", "320"});
+  folder_.write("empty", "\n");
+  expect_failure({"generate", "--model", kGolden + "tiny", "--prompts", path("empty")}, {"no prompt"});
+  expect_failure({"generate", "--model", kGolden + "tiny", "--prompt-ids", "1", "--memory", "1000"}, {"--memory", "raise"});
+  EXPECT_EQ(run({"generate", "--model", kGolden + "tiny", "--prompts", path("prompts"), "--prompt-ids", "1"}).exit_code, 2);
+}
+
+TEST_F(CommandLine, BenchEngineMeasuresAndWritesJson) {
+  const Outcome o = run({"bench", "engine", "--model", kGolden + "tiny", "--batch", "1,2", "--prefix-share", "0", "--prompt-tokens", "20",
+                         "--rounds", "1", "--host-requests", "8", "--json", path("figures.json")});
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_NE(o.out.find("host time per cycle"), std::string::npos) << o.out;
+  const boost::json::value figures = boost::json::parse(folder_.read("figures.json"));
+  EXPECT_EQ(figures.at("throughput").as_array().size(), 2U);
+  EXPECT_GT(figures.at("host").at("cycles").as_int64(), 0);
+  EXPECT_EQ(run({"bench"}).exit_code, 2);
+  EXPECT_EQ(run({"bench", "engine"}).exit_code, 2);
+  expect_failure({"bench", "engine", "--host-only", "--json", path("none/figures.json")}, {"none"});
 }
 
 TEST_F(CommandLine, DamagedSmallTensorsAreNamed) {

@@ -1,127 +1,77 @@
-// baton generate: token ids in, token ids out, from one checkpoint on the CPU.
+// baton generate: token ids in, token ids out, one prompt or many at once, from one checkpoint on the CPU.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/json.hpp>
 #include <chrono>
-#include <map>
 #include <memory>
-#include <optional>
-#include <thread>
 
 #include "app/commands.h"
 #include "app/console.h"
 #include "app/id_list.h"
+#include "app/model_flags.h"
 #include "app/progress.h"
 #include "app/validators.h"
 #include "base/file.h"
-#include "model/sequence_runner.h"
-#include "ops/cpu/backend.h"
+#include "engine/gathering_sink.h"
 
 namespace baton::app {
 namespace {
 
+using engine::GatheringSink;
+
 struct Arguments {
+  ModelFlags flags;
   std::string model;
   std::string prompt_ids;
   std::string prompt_file;
+  std::string prompts_file;
   int64_t max_tokens = 16;
   int64_t context = 0;  // 0: max_position_embeddings
-  int64_t chunk = 512;
-  float temperature = 0;
-  float top_p = 1;
-  uint64_t seed = 0;
+  int32_t running = 16;
+  int32_t choices = 1;
+  sched::Sampling sampling;
   bool ignore_eos = false;
   std::string format = "text";
-  int threads = 0;  // 0: as many as cores
-  std::string isa;
-  std::string dtype = "auto";
-  std::string kv_cache_dtype = "auto";
-  std::string index_dtype = "auto";
-  std::string state_dtype = "float32";
-  std::string activation_quant = "none";
-  std::string kda = "recurrent";
-  std::string attention = "absorbed";
 };
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-const std::map<std::string, DType> kTypes = {{"float32", DType::kF32}, {"bfloat16", DType::kBF16}, {"fp8_e4m3", DType::kF8E4M3}};
-
-DType type_or(const std::string& name, DType automatic) { return name == "auto" ? automatic : kTypes.at(name); }
-
-// What `auto` means: float arithmetic for a float checkpoint, bfloat16 otherwise.
-DType natural_type(const model::Checkpoint& checkpoint) {
-  const model::TensorEntry* embed = checkpoint.find("model.language_model.embed_tokens.weight");
-  return embed != nullptr && embed->dtype == DType::kF32 ? DType::kF32 : DType::kBF16;
-}
-
-struct Timings {
-  double load = 0;
-  double prefill = 0;
-  double decode = 0;
-  int64_t decode_steps = 0;
-};
-
-struct Output {
-  std::vector<int32_t> ids;
-  bool stopped = false;
-  Timings timings;
-  int64_t weight_bytes = 0;
-  int64_t workspace_bytes = 0;
-  int64_t cache_bytes = 0;
-};
-
-std::string rate(int64_t tokens, double seconds) {
-  return seconds > 0 ? fmt::format("{:.1f} tok/s", static_cast<double>(tokens) / seconds) : "-";
-}
-
-void print_text(const Output& o, int64_t prompt_tokens) {
-  fmt::print("{}\n", fmt::join(o.ids, ","));
-  std::fflush(stdout);
-  const Timings& t = o.timings;
-  const auto mega = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
-  print_error(fmt::format("load {:.3f} s ({:.1f} MB weights, {:.1f} MB caches, {:.1f} MB workspace)\n", t.load, mega(o.weight_bytes),
-                          mega(o.cache_bytes), mega(o.workspace_bytes)));
-  print_error(fmt::format("prefill {} tokens in {:.3f} s, {}\n", prompt_tokens, t.prefill, rate(prompt_tokens, t.prefill)));
-  print_error(fmt::format("decode {} tokens in {:.3f} s, {}; finished: {}\n", t.decode_steps, t.decode, rate(t.decode_steps, t.decode),
-                          o.stopped ? "stop" : "length"));
-}
-
-void print_json(const Output& o, int64_t prompt_tokens) {
-  const Timings& t = o.timings;
-  boost::json::object root;
-  root["ids"] = boost::json::value_from(o.ids);
-  root["finish_reason"] = o.stopped ? "stop" : "length";
-  root["prompt_tokens"] = prompt_tokens;
-  root["completion_tokens"] = o.ids.size();
-  root["timings"] = {{"load_s", t.load},
-                     {"prefill_s", t.prefill},
-                     {"prefill_tokens_per_s", t.prefill > 0 ? static_cast<double>(prompt_tokens) / t.prefill : 0.0},
-                     {"decode_s", t.decode},
-                     {"decode_steps", t.decode_steps},
-                     {"decode_tokens_per_s", t.decode > 0 ? static_cast<double>(t.decode_steps) / t.decode : 0.0}};
-  root["memory"] = {{"weight_bytes", o.weight_bytes}, {"cache_bytes", o.cache_bytes}, {"workspace_bytes", o.workspace_bytes}};
-  fmt::print("{}\n", boost::json::serialize(root));
-}
+double seconds_between(Clock::time_point start, Clock::time_point end) { return std::chrono::duration<double>(end - start).count(); }
 
 Error invalid(std::string message) { return {Error::Kind::kInvalid, std::move(message)}; }
 
-Result<std::vector<int32_t>> read_prompt(const Arguments& a) {
-  if (a.prompt_file.empty()) return parse_id_list(a.prompt_ids, "--prompt-ids");
-  constexpr int64_t kLimit = 64 << 20;
-  BATON_ASSIGN(const std::string text, read_file(a.prompt_file, kLimit));
-  return parse_id_list(text, a.prompt_file);
+constexpr int64_t kFileLimit = int64_t{1} << 30;
+
+Result<std::vector<std::vector<int32_t>>> read_prompts(const Arguments& a) {
+  std::vector<std::vector<int32_t>> prompts;
+  if (a.prompts_file.empty()) {
+    if (a.prompt_file.empty()) {
+      BATON_ASSIGN(prompts.emplace_back(), parse_id_list(a.prompt_ids, "--prompt-ids"));
+    } else {
+      BATON_ASSIGN(const std::string text, read_file(a.prompt_file, kFileLimit));
+      BATON_ASSIGN(prompts.emplace_back(), parse_id_list(text, a.prompt_file));
+    }
+    return prompts;
+  }
+  BATON_ASSIGN(const std::string text, read_file(a.prompts_file, kFileLimit));
+  size_t line = 1;
+  for (size_t begin = 0; begin < text.size(); ++line) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view row = std::string_view(text).substr(begin, end - begin);
+    begin = end + 1;
+    if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    BATON_ASSIGN(prompts.emplace_back(), parse_id_list(row, fmt::format("{}:{}", a.prompts_file, line)));
+  }
+  if (prompts.empty()) return invalid(fmt::format("{} holds no prompt; give one list of ids a line", a.prompts_file));
+  return prompts;
 }
 
-Status check_prompt(const std::vector<int32_t>& prompt, const model::Config& config, const Arguments& a) {
-  if (prompt.empty()) return invalid("the prompt is empty; give at least one token id");
+Status check_prompt(const std::vector<int32_t>& prompt, const std::string& name, const model::Config& config, const Arguments& a) {
+  if (prompt.empty()) return invalid(fmt::format("the {} is empty; give at least one token id", name));
   for (size_t i = 0; i < prompt.size(); ++i)
     if (prompt[i] < 0 || prompt[i] >= config.vocab_size)
-      return invalid(fmt::format("prompt token {} (number {} of the prompt) is outside the vocabulary; ids go from 0 to {}", prompt[i],
+      return invalid(fmt::format("{} token {} (number {} of the prompt) is outside the vocabulary; ids go from 0 to {}", name, prompt[i],
                                  i + 1, config.vocab_size - 1));
   const int64_t limit = a.context > 0 ? a.context : config.max_position_embeddings;
   const auto n = static_cast<int64_t>(prompt.size());
@@ -129,95 +79,176 @@ Status check_prompt(const std::vector<int32_t>& prompt, const model::Config& con
     return invalid(
         fmt::format("--context {} exceeds the model's {} positions (max_position_embeddings)", a.context, config.max_position_embeddings));
   if (n + a.max_tokens > limit)
-    return invalid(
-        fmt::format("{} prompt tokens and {} to generate exceed the context of {} tokens; shorten the prompt or lower --max-tokens", n,
-                    a.max_tokens, limit));
+    return invalid(fmt::format("{} {} tokens and {} to generate exceed the context of {} tokens; shorten the prompt or lower --max-tokens",
+                               n, name, a.max_tokens, limit));
   return {};
 }
 
-model::ModelOptions model_options(const Arguments& a, const model::Checkpoint& checkpoint, int64_t tokens, int threads) {
-  model::ModelOptions o;
-  const DType type = type_or(a.dtype, natural_type(checkpoint));
-  o.numerics.activation = type;
-  o.numerics.quant = a.activation_quant == "fp8" ? ops::ActivationQuant::kE4m3Block : ops::ActivationQuant::kNone;
-  o.numerics.chunked_kda = a.kda == "chunked";
-  o.numerics.expanded_attention = a.attention == "expanded";
-  o.cache = {.activation = type,
-             .state = kTypes.at(a.state_dtype),
-             .latent = type_or(a.kv_cache_dtype, type),
-             .index = type_or(a.index_dtype, type)};
-  o.max_rows = std::min(a.chunk, tokens);
-  o.max_logits_rows = 1;
-  o.max_sequences = 1;
-  o.max_pages = (tokens + ops::kPageTokens - 1) / ops::kPageTokens;
-  o.loading.threads = threads;
-  return o;
+std::string prompt_name(const Arguments& a, size_t index) {
+  return a.prompts_file.empty() ? "prompt" : fmt::format("prompt {}", index + 1);
 }
 
-Status decode(model::SequenceRunner& runner, const Arguments& a, const std::vector<int32_t>& prompt, Output& out) {
-  const model::Config& config = runner.model().config();
-  Progress progress("prefill", static_cast<int64_t>(prompt.size()));
-  const Clock::time_point start = Clock::now();
-  MatrixView hidden;
-  for (size_t first = 0; first < prompt.size();) {
-    const size_t count = std::min(static_cast<size_t>(a.chunk), prompt.size() - first);
-    const model::SequenceRunner::Rows rows{0, std::span(prompt).subspan(first, count), false};
-    hidden = runner.forward({&rows, 1});
-    first += count;
-    progress.update(static_cast<int64_t>(first));
+// What was measured of one request.
+struct Timings {
+  double prefill = 0;  // from submission to the first token
+  double decode = 0;   // from there to the end
+  int64_t decode_steps = 0;
+};
+
+Timings timings_of(const GatheringSink& sink, Clock::time_point submitted) {
+  Timings t;
+  const GatheringSink::Choice& first = sink.choices().front();
+  t.prefill = seconds_between(submitted, first.first);
+  for (const GatheringSink::Choice& c : sink.choices()) {
+    t.decode = std::max(t.decode, seconds_between(first.first, c.last));
+    t.decode_steps += c.usage.generated_tokens - 1;
   }
-  ops::SamplingRow sampling{a.temperature, a.top_p, a.seed, static_cast<int32_t>(prompt.size())};
-  const auto emit = [&]() -> Status {
-    const int32_t token = runner.sample(hidden, sampling);
-    if (token < 0)
-      return Error{Error::Kind::kInvalid, fmt::format("the logits of position {} are not numbers; {} is damaged or holds values beyond {}",
-                                                      sampling.position, a.model, dtype_name(runner.model().numerics().activation))};
-    out.ids.push_back(token);
-    out.stopped = !a.ignore_eos && std::find(config.eos_token_ids.begin(), config.eos_token_ids.end(), token) != config.eos_token_ids.end();
-    ++sampling.position;
-    return {};
+  return t;
+}
+
+double rate(int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+std::string rate_text(int64_t tokens, double seconds) { return seconds > 0 ? fmt::format("{:.1f} tok/s", rate(tokens, seconds)) : "-"; }
+
+boost::json::object answer_json(const GatheringSink& sink) {
+  boost::json::object root;
+  const auto put = [](boost::json::object& to, const GatheringSink::Choice& c) {
+    to["ids"] = boost::json::value_from(c.tokens);
+    to["finish_reason"] = sched::finish_reason_name(c.reason);
   };
-  BATON_TRY(emit());
-  out.timings.prefill = seconds_since(start);
-  progress.restart("decode", a.max_tokens);
-  const Clock::time_point decode_start = Clock::now();
-  while (!out.stopped && static_cast<int64_t>(out.ids.size()) < a.max_tokens) {
-    const int32_t token = out.ids.back();
-    const model::SequenceRunner::Rows rows{0, {&token, 1}, false};
-    hidden = runner.forward({&rows, 1});
-    BATON_TRY(emit());
-    ++out.timings.decode_steps;
-    progress.update(static_cast<int64_t>(out.ids.size()));
+  if (sink.choices().size() == 1) {
+    put(root, sink.choices().front());
+  } else {
+    boost::json::array& all = root["choices"].emplace_array();
+    for (const GatheringSink::Choice& c : sink.choices()) put(all.emplace_back(boost::json::object()).as_object(), c);
   }
-  out.timings.decode = seconds_since(decode_start);
-  return {};
+  int64_t generated = 0;
+  for (const GatheringSink::Choice& c : sink.choices()) generated += c.usage.generated_tokens;
+  root["prompt_tokens"] = sink.choices().front().usage.prompt_tokens;
+  root["cached_tokens"] = sink.choices().front().usage.cached_tokens;
+  root["completion_tokens"] = generated;
+  return root;
+}
+
+struct Run {
+  const engine::LocalEngine& local;
+  double load = 0;
+  Clock::time_point submitted;
+  std::vector<std::unique_ptr<GatheringSink>> sinks;
+};
+
+int64_t cache_bytes(const cache::Budget& budget) {
+  int64_t sum = 0;
+  for (const cache::BudgetLine& l : budget.device)
+    if (l.name == "pages" || l.name == "slots" || l.name == "replay rings" || l.name == "snapshots") sum += l.bytes();
+  return sum;
+}
+
+void print_text(const Run& run) {
+  for (const auto& sink : run.sinks)
+    for (const GatheringSink::Choice& c : sink->choices()) fmt::print("{}\n", fmt::join(c.tokens, ","));
+  std::fflush(stdout);
+  const auto mega = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  print_error(fmt::format("load {:.3f} s ({:.1f} MB weights, {:.1f} MB caches, {:.1f} MB workspace)\n", run.load,
+                          mega(run.local.model().weight_bytes()), mega(cache_bytes(run.local.budget())),
+                          mega(run.local.model().workspace_bytes())));
+  if (run.sinks.size() > 1) {
+    int64_t prompt = 0, cached = 0, generated = 0;
+    Clock::time_point end = run.submitted;
+    for (const auto& sink : run.sinks) {
+      prompt += sink->choices().front().usage.prompt_tokens;
+      cached += sink->choices().front().usage.cached_tokens;
+      for (const GatheringSink::Choice& c : sink->choices()) {
+        generated += c.usage.generated_tokens;
+        end = std::max(end, c.last);
+      }
+    }
+    const double seconds = seconds_between(run.submitted, end);
+    print_error(fmt::format("{} prompts of {} tokens together, {} of them found in the cache; {} generated in {:.3f} s, {}\n",
+                            run.sinks.size(), prompt, cached, generated, seconds, rate_text(generated, seconds)));
+    return;
+  }
+  const GatheringSink& sink = *run.sinks.front();
+  const Timings t = timings_of(sink, run.submitted);
+  const int64_t prompt_tokens = sink.choices().front().usage.prompt_tokens;
+  print_error(fmt::format("prefill {} tokens in {:.3f} s, {}\n", prompt_tokens, t.prefill, rate_text(prompt_tokens, t.prefill)));
+  print_error(fmt::format("decode {} tokens in {:.3f} s, {}; finished: {}\n", t.decode_steps, t.decode, rate_text(t.decode_steps, t.decode),
+                          sched::finish_reason_name(sink.choices().front().reason)));
+}
+
+// One object; with --prompts one a line, in the order of the prompts.
+void print_json(const Run& run) {
+  for (const auto& sink : run.sinks) {
+    const Timings t = timings_of(*sink, run.submitted);
+    boost::json::object root = answer_json(*sink);
+    const int64_t prompt_tokens = sink->choices().front().usage.prompt_tokens;
+    root["timings"] = {{"load_s", run.load},   {"prefill_s", t.prefill},         {"prefill_tokens_per_s", rate(prompt_tokens, t.prefill)},
+                       {"decode_s", t.decode}, {"decode_steps", t.decode_steps}, {"decode_tokens_per_s", rate(t.decode_steps, t.decode)}};
+    root["memory"] = {{"weight_bytes", run.local.model().weight_bytes()},
+                      {"cache_bytes", cache_bytes(run.local.budget())},
+                      {"workspace_bytes", run.local.model().workspace_bytes()}};
+    fmt::print("{}\n", boost::json::serialize(root));
+  }
+}
+
+void wait_with_progress(engine::Engine& engine, const Run& run, int64_t prompt_tokens, int64_t to_generate) {
+  constexpr std::chrono::milliseconds kGlance(50);
+  Progress progress("prefill", prompt_tokens);
+  bool decoding = false;
+  for (const auto& sink : run.sinks)
+    while (!sink->wait_for(kGlance)) {
+      const sched::Metrics m = engine.metrics().scheduler;
+      if (!decoding && m.prefill_tokens + m.tokens_matched_state < prompt_tokens) {
+        progress.update(m.prefill_tokens + m.tokens_matched_state);
+        continue;
+      }
+      if (!decoding) progress.restart("decode", to_generate);
+      decoding = true;
+      progress.update(m.generated_tokens);
+    }
 }
 
 Status generate(const Arguments& a) {
   const Clock::time_point start = Clock::now();
-  BATON_ASSIGN(const std::vector<int32_t> prompt, read_prompt(a));
+  BATON_ASSIGN(const std::vector<std::vector<int32_t>> prompts, read_prompts(a));
   BATON_ASSIGN(const model::Checkpoint checkpoint, model::Checkpoint::open(a.model));
-  BATON_TRY(check_prompt(prompt, checkpoint.config(), a));
-  const int threads = a.threads > 0 ? a.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const cpu::Isa isa = a.isa.empty() ? cpu::detect_isa() : *cpu::parse_isa(a.isa);
-  if (isa > cpu::detect_isa())
-    return Error{Error::Kind::kUnsupported, fmt::format("this machine has no {} instructions; it offers up to {}", cpu::isa_name(isa),
-                                                        cpu::isa_name(cpu::detect_isa()))};
-  cpu::CpuBackend backend({.threads = threads, .isa = isa});
-  const int64_t tokens = static_cast<int64_t>(prompt.size()) + a.max_tokens;
-  model::ModelOptions options = model_options(a, checkpoint, tokens, threads);
-  BATON_ASSIGN(const auto model, model::Glm5Next::load(checkpoint, backend, options));
-  BATON_ASSIGN(model::SequenceRunner runner, model::SequenceRunner::create(*model, backend, 1, tokens, options.max_rows));
-  Output out;
-  out.timings.load = seconds_since(start);
-  out.weight_bytes = model->weight_bytes();
-  out.workspace_bytes = model->workspace_bytes();
-  out.cache_bytes = runner.cache_bytes();
-  BATON_TRY(decode(runner, a, prompt, out));
-  if (a.format == "json")
-    print_json(out, static_cast<int64_t>(prompt.size()));
-  else
-    print_text(out, static_cast<int64_t>(prompt.size()));
+  const model::Config& config = checkpoint.config();
+  int64_t longest = 0;
+  int64_t prompt_tokens = 0;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    BATON_TRY(check_prompt(prompts[i], prompt_name(a, i), config, a));
+    longest = std::max(longest, static_cast<int64_t>(prompts[i].size()));
+    prompt_tokens += static_cast<int64_t>(prompts[i].size());
+  }
+  BATON_ASSIGN(engine::LocalOptions options, a.flags.local_options(checkpoint));
+  options.context_tokens = longest + a.max_tokens;
+  options.prefill_tokens = std::min(options.prefill_tokens, prompt_tokens);
+  options.running = static_cast<int32_t>(
+      std::clamp<int64_t>(static_cast<int64_t>(prompts.size()) * a.choices, a.choices, std::max(a.running, a.choices)));
+  options.max_waiting = std::numeric_limits<int32_t>::max();
+  if (prompts.size() == 1) options.snapshots = 0;  // nobody would read them
+  BATON_ASSIGN(const auto local, engine::LocalEngine::open(checkpoint, options));
+
+  Run run{*local, seconds_between(start, Clock::now()), Clock::now(), {}};
+  for (const std::vector<int32_t>& prompt : prompts) {
+    sched::RequestSpec spec;
+    spec.prompt = prompt;
+    spec.sampling = a.sampling;
+    spec.max_tokens = a.max_tokens;
+    spec.choices = a.choices;
+    if (!a.ignore_eos) spec.stop_tokens = config.eos_token_ids;
+    run.sinks.push_back(std::make_unique<GatheringSink>(a.choices));
+    BATON_ASSIGN([[maybe_unused]] const sched::RequestId id, local->engine().submit(std::move(spec), *run.sinks.back()));
+  }
+  wait_with_progress(local->engine(), run, prompt_tokens, static_cast<int64_t>(prompts.size()) * a.choices * a.max_tokens);
+  for (size_t i = 0; i < run.sinks.size(); ++i) {
+    const GatheringSink& sink = *run.sinks[i];
+    if (sink.refusal()) return invalid(fmt::format("{}: {}", prompt_name(a, i), sink.refusal()->message));
+    for (const GatheringSink::Choice& c : sink.choices())
+      if (c.reason == sched::FinishReason::kNotFinite)
+        return invalid(fmt::format("the logits of position {} are not numbers; {} is damaged or holds values beyond {}",
+                                   prompts[i].size() + c.tokens.size(), a.model, dtype_name(options.numerics.activation)));
+  }
+  a.format == "json" ? print_json(run) : print_text(run);
   return {};
 }
 
@@ -225,49 +256,45 @@ Status generate(const Arguments& a) {
 
 void add_generate(CLI::App& app, int& exit_code) {
   auto a = std::make_shared<Arguments>();
-  CLI::App* c = app.add_subcommand("generate", "Generate token ids from a prompt of token ids");
+  CLI::App* c = app.add_subcommand("generate", "Generate token ids from prompts of token ids");
   c->add_option("--model", a->model, "Checkpoint folder (config.json and safetensors)")->required();
   CLI::Option* ids = c->add_option("--prompt-ids", a->prompt_ids, "Prompt as ids separated by commas or spaces");
   CLI::Option* file = c->add_option("--prompt-ids-file", a->prompt_file, "File with the same (or a JSON list of ids)")->excludes(ids);
+  CLI::Option* many = c->add_option("--prompts", a->prompts_file, "File with many prompts, a list of ids a line; they run together")
+                          ->excludes(ids)
+                          ->excludes(file);
   c->add_option("--max-tokens", a->max_tokens, "Tokens to generate")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  c->add_option("--max-running", a->running, "Sequences that run at once")->capture_default_str()->check(CLI::Range(1, 1 << 16));
+  c->add_option("--n", a->choices, "Continuations of each prompt")->capture_default_str()->check(CLI::Range(1, 1 << 10));
   c->add_option("--context", a->context, "Refuse prompts that need more tokens than this (default: the model's max_position_embeddings)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  c->add_option("--chunk", a->chunk, "Prompt tokens per launch; with --state-dtype float32 results do not depend on it")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
-  c->add_option("--temperature", a->temperature, "0: the most likely token")
+  c->add_option("--temperature", a->sampling.temperature, "0: the most likely token")
       ->capture_default_str()
       ->check(between(0, 100, "a number from 0 to 100"));
-  c->add_option("--top-p", a->top_p, "Smallest set of likely tokens with this probability")
+  c->add_option("--top-p", a->sampling.top_p, "Smallest set of likely tokens with this probability")
       ->capture_default_str()
       ->check(between(1e-6, 1, "a number above 0 and at most 1"));
-  c->add_option("--seed", a->seed, "Seed of sampled tokens")->capture_default_str()->check(whole_number_64());
+  c->add_option("--top-k", a->sampling.top_k, "The most likely tokens only; 0: all")->capture_default_str()->check(CLI::Range(0, 1 << 30));
+  c->add_option("--min-p", a->sampling.min_p, "Tokens with at least this part of the largest probability; 0: all")
+      ->capture_default_str()
+      ->check(between(0, 1, "a number from 0 to 1"));
+  c->add_option("--repetition-penalty", a->sampling.repetition_penalty, "Divides the logits of tokens seen so far; 1: off")
+      ->capture_default_str()
+      ->check(between(1e-3, 1e3, "a number from 0.001 to 1000"));
+  c->add_option("--frequency-penalty", a->sampling.frequency_penalty, "Taken from logits for every time the token was generated")
+      ->capture_default_str()
+      ->check(between(-100, 100, "a number from -100 to 100"));
+  c->add_option("--presence-penalty", a->sampling.presence_penalty, "Taken from logits of generated tokens, once")
+      ->capture_default_str()
+      ->check(between(-100, 100, "a number from -100 to 100"));
+  c->add_option("--seed", a->sampling.seed, "Seed of sampled tokens")->capture_default_str()->check(whole_number_64());
   c->add_flag("--ignore-eos", a->ignore_eos, "Go on after an end token");
   c->add_option("--format", a->format, "Output")->capture_default_str()->check(CLI::IsMember({"text", "json"}));
-  c->add_option("--threads", a->threads, "CPU threads (default: all cores)")->check(CLI::Range(1, 1024));
-  c->add_option("--isa", a->isa, "Instruction set of the CPU kernels (default: the widest of this machine)")
-      ->check(CLI::IsMember({"plain", "avx2", "avx512", "amx"}));
-  c->add_option("--dtype", a->dtype, "Activations; auto: float32 for a float32 checkpoint, else bfloat16")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16"}));
-  c->add_option("--kv-cache-dtype", a->kv_cache_dtype, "Latent rows; auto: as --dtype")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "fp8_e4m3"}));
-  c->add_option("--index-dtype", a->index_dtype, "Pooled index keys; auto: as --dtype")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "fp8_e4m3"}));
-  c->add_option("--state-dtype", a->state_dtype, "KDA state")->capture_default_str()->check(CLI::IsMember({"float32", "bfloat16"}));
-  c->add_option("--activation-quant", a->activation_quant, "Inputs of FP8 matrices: as they are, or rounded to FP8 per 128 columns")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"none", "fp8"}));
-  c->add_option("--kda", a->kda, "Form of KDA prefill")->capture_default_str()->check(CLI::IsMember({"recurrent", "chunked"}));
-  c->add_option("--attention", a->attention, "Form of sparse attention")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"absorbed", "expanded"}));
-  c->callback([a, ids, file, &exit_code] {
-    if (ids->count() + file->count() == 0) throw CLI::RequiredError("--prompt-ids or --prompt-ids-file");
+  a->flags.add_to(*c);
+  c->callback([a, ids, file, many, &exit_code] {
+    if (ids->count() + file->count() + many->count() == 0) throw CLI::RequiredError("--prompt-ids, --prompt-ids-file or --prompts");
     exit_code = finish(generate(*a));
   });
 }

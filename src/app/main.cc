@@ -28,6 +28,7 @@ int run(int argc, char** argv) {
   int exit_code = 0;
   add_generate(app, exit_code);
   add_inspect(app, exit_code);
+  add_bench(app, exit_code);
   add_synth(app, exit_code);
   add_tokenize(app, exit_code);
   try {
