@@ -43,10 +43,10 @@ struct GrammarVocabulary {
 // Every one of these is a bound; beyond it a grammar is refused with a message that names it.
 struct GrammarLimits {
   size_t spec_bytes = size_t{256} << 10;
-  int64_t compile_ms = 5000;               // of one compilation, and of trying out its masks
-  size_t compile_bytes = size_t{2} << 30;  // address space of the process that compiles
-  int64_t mask_us = 20000;                 // processor time of one mask, while it is tried out and later on
-  size_t grammar_bytes = size_t{256} << 20;
+  int64_t compile_ms = 5000;                 // of one compilation, and of trying out its masks
+  size_t compile_bytes = size_t{512} << 20;  // address space of the process that compiles
+  int64_t mask_us = 20000;                   // processor time of one mask, while it is tried out and later on
+  size_t grammar_bytes = size_t{128} << 20;
 };
 
 struct GrammarCompilerOptions {

@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
 
 #include "base/check.h"
+#include "text/grammar/schema_grammar.h"
+#include "text/grammar/spec_check.h"
 #include "text/tokenizer.h"
 
 namespace baton::text {
+namespace json = boost::json;
+
 namespace {
 
 // White space between the parts of JSON: enough for indented output, and an end to what a model can waste on it.
@@ -41,6 +47,7 @@ Result<std::unique_ptr<GrammarBackend>> GrammarBackend::create(const GrammarVoca
   BATON_ASSIGN(result->ffi_, Ffi::load(library_folder));
   const Ffi& ffi = *result->ffi_;
   Methods& m = result->methods_;
+  BATON_ASSIGN(m.schema_to_ebnf, ffi.global("xgrammar.tvm_ffi_binding.testing._json_schema_to_ebnf"));
   BATON_ASSIGN(m.compile_json_schema, ffi.method("GrammarCompiler", "compile_json_schema"));
   BATON_ASSIGN(m.compile_regex, ffi.method("GrammarCompiler", "compile_regex"));
   BATON_ASSIGN(m.compile_ebnf, ffi.method("GrammarCompiler", "compile_grammar_from_strings"));
@@ -81,15 +88,38 @@ Result<FfiValue> GrammarBackend::compile(const GrammarSpec& spec) const {
     const FfiValue value = ffi_->string(text), space = FfiValue::of(kMostWhitespace);
     return ffi_->call(methods_.compile_json_schema, {&compiler_, &value, &yes, &none, &none, &yes, &space, &no});
   };
+  const auto ebnf = [&](std::string_view grammar) {
+    const FfiValue value = ffi_->string(grammar), root = ffi_->string("root");
+    return ffi_->call(methods_.compile_ebnf, {&compiler_, &value, &root});
+  };
+  const SchemaToEbnf translate = [&](const std::string& json_schema) -> Result<std::string> {
+    const FfiValue value = ffi_->string(json_schema), space = FfiValue::of(kMostWhitespace), style = ffi_->string("json");
+    BATON_ASSIGN(const FfiValue grammar, ffi_->call(methods_.schema_to_ebnf, {&value, &yes, &none, &none, &yes, &space, &style, &no}));
+    return grammar.text();
+  };
   const FfiValue text = ffi_->string(spec.text);
+  const bool is_json = spec.kind == GrammarSpec::Kind::kJsonSchema || spec.kind == GrammarSpec::Kind::kStructuralTag;
+  json::value parsed;
+  if (is_json) {
+    json::error_code failed;
+    json::parse_options options;
+    options.max_depth = kMostJsonNesting;
+    parsed = json::parse(spec.text, failed, {}, options);
+    if (failed) return Error{Error::Kind::kInvalid, fmt::format("the grammar is not JSON: {}", failed.message())};
+  }
   switch (spec.kind) {
-    case GrammarSpec::Kind::kJsonSchema: return schema(spec.text);
+    case GrammarSpec::Kind::kJsonSchema: {
+      if (!restricts_strings(parsed)) return schema(spec.text);
+      BATON_ASSIGN(const std::string grammar, schema_grammar(parsed, translate));
+      return ebnf(grammar);
+    }
     case GrammarSpec::Kind::kJsonObject: return schema(kAnyObject);
     case GrammarSpec::Kind::kRegex: return ffi_->call(methods_.compile_regex, {&compiler_, &text});
-    case GrammarSpec::Kind::kStructuralTag: return ffi_->call(methods_.compile_structural_tag, {&compiler_, &text});
-    case GrammarSpec::Kind::kEbnf: {
-      const FfiValue root = ffi_->string("root");
-      return ffi_->call(methods_.compile_ebnf, {&compiler_, &text, &root});
+    case GrammarSpec::Kind::kEbnf: return ebnf(spec.text);
+    case GrammarSpec::Kind::kStructuralTag: {
+      BATON_TRY(restate_schemas(parsed, translate));
+      const FfiValue tag = ffi_->string(json::serialize(parsed));
+      return ffi_->call(methods_.compile_structural_tag, {&compiler_, &tag});
     }
   }
   return Error{Error::Kind::kUnsupported, "this kind of grammar is not known"};

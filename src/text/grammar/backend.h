@@ -37,8 +37,8 @@ class GrammarBackend {
   std::vector<int32_t> every_;
   std::vector<int32_t> stop_ids_;
   struct Methods {
-    FfiMethod compile_json_schema, compile_regex, compile_ebnf, compile_structural_tag, memory_size, create_matcher, fill, accept, rollback,
-        fork, is_terminated;
+    FfiMethod schema_to_ebnf, compile_json_schema, compile_regex, compile_ebnf, compile_structural_tag, memory_size, create_matcher, fill,
+        accept, rollback, fork, is_terminated;
   } methods_{};
 };
 

@@ -5,13 +5,13 @@
 #include <deque>
 #include <list>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
 
 #include "base/log.h"
 #include "text/grammar.h"
 #include "text/grammar/compiled.h"
 #include "text/grammar/spec_check.h"
+#include "text/grammar/stack_thread.h"
 #include "text/grammar/worker.h"
 
 namespace baton::text {
@@ -54,7 +54,7 @@ struct GrammarCompiler::State {
   std::unordered_map<std::string, Entry> cache;
   std::list<std::string> uses;  // keys, the last used first
   Counters counters;
-  std::vector<std::thread> threads;
+  std::vector<StackThread> threads;
 
   bool stops() const {
     const std::scoped_lock lock(mutex);
@@ -83,8 +83,8 @@ struct GrammarCompiler::State {
     return GrammarWorker::start(options.worker_command, worker_setup, [this] { return stops(); });
   }
 
-  Result<Compiled> make(const GrammarSpec& wanted, std::unique_ptr<GrammarWorker>& worker) {
-    BATON_ASSIGN(const GrammarSpec spec, prepare_grammar_spec(wanted, options.limits));
+  Result<Compiled> make(const GrammarSpec& spec, std::unique_ptr<GrammarWorker>& worker) {
+    BATON_TRY(check_grammar_spec(spec, options.limits));
     // A worker may have ended since the last grammar: another try with a fresh one.
     for (int attempt = 0;; ++attempt) {
       if (worker == nullptr) {
@@ -147,7 +147,7 @@ Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::start(GrammarVocabular
   state->options = std::move(options);
   std::unique_ptr<GrammarCompiler> compiler(new GrammarCompiler(std::move(state)));
   State* shared = compiler->state_.get();
-  for (int i = 0; i < shared->options.workers; ++i) shared->threads.emplace_back([shared] { shared->run(); });
+  for (int i = 0; i < shared->options.workers; ++i) shared->threads.emplace_back(kCompileStackBytes, [shared] { shared->run(); });
   return compiler;
 }
 
@@ -157,7 +157,7 @@ GrammarCompiler::~GrammarCompiler() {
     state_->stopping = true;
   }
   state_->changed.notify_all();
-  for (std::thread& thread : state_->threads) thread.join();
+  state_->threads.clear();
   for (State::Job& job : state_->waiting) job.promise.set_value(Error{Error::Kind::kIo, "the server is stopping"});
 }
 

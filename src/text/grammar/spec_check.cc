@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <boost/json/serialize.hpp>
 #include <boost/json/stream_parser.hpp>
 
-#include "text/grammar/json_strings.h"
 #include "text/grammar/schema_check.h"
+#include "text/grammar/schema_grammar.h"
 #include "text/utf8.h"
 
 namespace baton::text {
@@ -14,7 +13,6 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr size_t kMostJsonNesting = 160;
 constexpr int kMostParentheses = 100;
 constexpr size_t kMostCountDigits = 6;
 
@@ -61,22 +59,21 @@ Status check_nesting(std::string_view text, const std::string& what) {
   return {};
 }
 
-Status check_and_rewrite(json::value& schema, const std::string& what) {
+Status check_whole(const json::value& schema, const std::string& what) {
   BATON_TRY(check_schema(schema, what));
-  auto rewritten = with_json_strings(schema);
-  if (!rewritten.ok()) return Error{rewritten.error().kind, fmt::format("{}: {}", what, rewritten.error().message)};
-  schema = std::move(*rewritten);
+  const Status patterns = check_patterns(schema);
+  if (!patterns.ok()) return Error{patterns.error().kind, fmt::format("{}: {}", what, patterns.error().message)};
   return {};
 }
 
 // Schemas, patterns and grammars inside of a structural tag.
-Status prepare_tag(json::value& value, const std::string& what) {
+Status check_tag(const json::value& value, const std::string& what) {
   if (value.is_array()) {
-    for (json::value& part : value.get_array()) BATON_TRY(prepare_tag(part, what));
+    for (const json::value& part : value.get_array()) BATON_TRY(check_tag(part, what));
     return {};
   }
   if (!value.is_object()) return {};
-  json::object& object = value.get_object();
+  const json::object& object = value.get_object();
   const json::value* type = object.if_contains("type");
   const auto text = [&](const char* key) -> std::string_view {
     const json::value* member = object.if_contains(key);
@@ -84,41 +81,28 @@ Status prepare_tag(json::value& value, const std::string& what) {
   };
   if (type != nullptr && type->is_string()) {
     const std::string_view name = type->get_string();
-    if (json::value* schema = object.if_contains("json_schema");
+    if (const json::value* schema = object.if_contains("json_schema");
         schema != nullptr && (name == "json_schema" || name == "qwen_xml_parameter"))
-      return check_and_rewrite(*schema, what);
+      return check_whole(*schema, what);
     if (name == "regex") return check_nesting(text("pattern"), what);
     if (name == "grammar") return check_nesting(text("grammar"), what);
   }
-  for (auto& member : object) BATON_TRY(prepare_tag(member.value(), what));
+  for (const auto& member : object) BATON_TRY(check_tag(member.value(), what));
   return {};
 }
 
 }  // namespace
 
 Status check_grammar_spec(const GrammarSpec& spec, const GrammarLimits& limits) {
-  const auto prepared = prepare_grammar_spec(spec, limits);
-  if (!prepared.ok()) return prepared.error();
-  return {};
-}
-
-Result<GrammarSpec> prepare_grammar_spec(const GrammarSpec& spec, const GrammarLimits& limits) {
   const std::string what = name_of(spec.kind);
-  if (spec.kind == GrammarSpec::Kind::kJsonObject) return spec;
+  if (spec.kind == GrammarSpec::Kind::kJsonObject) return {};
   if (spec.text.size() > limits.spec_bytes)
     return Error{Error::Kind::kExhausted, fmt::format("{} has {} bytes, and may have {}", what, spec.text.size(), limits.spec_bytes)};
   if (!valid_utf8(spec.text)) return Error{Error::Kind::kInvalid, fmt::format("{} is not valid UTF-8", what)};
   if (spec.text.find('\0') != std::string::npos) return Error{Error::Kind::kInvalid, fmt::format("{} has a zero byte in it", what)};
-  if (spec.kind == GrammarSpec::Kind::kRegex || spec.kind == GrammarSpec::Kind::kEbnf) {
-    BATON_TRY(check_nesting(spec.text, what));
-    return spec;
-  }
-  BATON_ASSIGN(json::value value, parse(spec.text, what));
-  if (spec.kind == GrammarSpec::Kind::kJsonSchema)
-    BATON_TRY(check_and_rewrite(value, what));
-  else
-    BATON_TRY(prepare_tag(value, what));
-  return GrammarSpec{spec.kind, json::serialize(value)};
+  if (spec.kind == GrammarSpec::Kind::kRegex || spec.kind == GrammarSpec::Kind::kEbnf) return check_nesting(spec.text, what);
+  BATON_ASSIGN(const json::value value, parse(spec.text, what));
+  return spec.kind == GrammarSpec::Kind::kJsonSchema ? check_whole(value, what) : check_tag(value, what);
 }
 
 }  // namespace baton::text

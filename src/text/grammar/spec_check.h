@@ -5,11 +5,10 @@
 
 namespace baton::text {
 
+inline constexpr size_t kMostJsonNesting = 160;  // of schemas and structural tags
+
 // Refuses what is too long or no valid UTF-8; JSON that is none; and schemas that are too deep, refer to what is not there or to themselves
 // without end, count higher than can be compiled, or say something that the output would not be held to. Takes time linear in the text.
 Status check_grammar_spec(const GrammarSpec& spec, const GrammarLimits& limits);
-
-// The same, and what is then compiled: `spec` with the strings of its schemas held to what JSON can write (json_strings.h).
-Result<GrammarSpec> prepare_grammar_spec(const GrammarSpec& spec, const GrammarLimits& limits);
 
 }  // namespace baton::text

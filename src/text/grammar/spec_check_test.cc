@@ -5,7 +5,8 @@
 #include <boost/json/parse.hpp>
 
 #include "text/grammar/ffi.h"
-#include "text/grammar/json_strings.h"
+#include "text/grammar/pattern_rule.h"
+#include "text/grammar/schema_grammar.h"
 
 namespace baton::text {
 namespace {
@@ -87,33 +88,43 @@ TEST(SpecCheck, TakesNoTimeWhateverTheSchema) {
   }
 }
 
-TEST(JsonStrings, PatternsSpeakOfWhatJsonWrites) {
-  const auto rewritten = [](std::string_view pattern) {
-    const auto result = json_pattern(pattern);
+TEST(PatternRule, SpeaksOfWhatIsWritten) {
+  const auto rule = [](std::string_view pattern, bool in_json = true) {
+    const auto result = pattern_rule(pattern, in_json);
     return result.ok() ? *result : "! " + result.error().message;
   };
-  EXPECT_EQ(rewritten("^ab{2,3}|c+?(d)$"), "^[a][b]{2,3}|[c]+?([d])$");
-  EXPECT_EQ(rewritten("\""), "(\\\\[\"])");
-  EXPECT_EQ(rewritten("\\\\"), "(\\\\[\\\\])");
-  EXPECT_EQ(rewritten("\\n"), "(\\\\[n])");
-  EXPECT_EQ(rewritten("[!-#]"), "([!#]|\\\\[\"])");
-  EXPECT_EQ(rewritten("[^\\s\\S]").substr(0, 1), "!");
-  EXPECT_EQ(rewritten("\\x01").substr(0, 1), "!");
-  EXPECT_EQ(rewritten("\\u{1F600}"), "[\xF0\x9F\x98\x80]");
-  EXPECT_EQ(rewritten("\\d-\\w"), "[0-9][\\-][0-9A-Z_a-z]");
-  for (const char* bad : {"\\", "[a", "[z-a]", "\\b", "\\1", "\\p{L}", "\\xZZ", "\\u{FFFFFFF}", "\\u{110000}"})
-    EXPECT_EQ(rewritten(bad).substr(0, 1), "!") << bad;
+  EXPECT_EQ(rule("^ab{2,3}|c+?(d|)$"), " [a] [b]{2,3} | [c]+ ( [d] | \"\" )");
+  EXPECT_EQ(rule("(?:a)?(?<n>b)*"), " ( [a] )? ( [b] )*");
+  EXPECT_EQ(rule(""), " \"\"");
+  EXPECT_EQ(rule("\""), R"( ("\\" [\"]))");
+  EXPECT_EQ(rule("\"", false), R"( [\"])");
+  EXPECT_EQ(rule("\\\\"), R"( ("\\" [\\]))");
+  EXPECT_EQ(rule("\\n"), R"( ("\\" [n]))");
+  EXPECT_EQ(rule("[!-#]"), R"( ([!#] | "\\" [\"]))");
+  EXPECT_EQ(rule("[^x]"), R"( [^\u0000-\u001f\"\\x\ud800-\udfff])");
+  EXPECT_EQ(rule("\\u{1F600}"), " [\xF0\x9F\x98\x80]");
+  EXPECT_EQ(rule("\\d-\\w"), R"( [0-9] [\-] [0-9A-Z_a-z])");
+  EXPECT_EQ(rule("a{b}"), " [a] [{] [b] [}]");
+  for (const char* bad : {"\\", "[a", "[z-a]", "\\b", "\\1", "\\p{L}", "\\xZZ", "\\u{FFFFFFF}", "\\u{110000}", "[^\\s\\S]", "\\x01", "a^b",
+                          "a$b", "(?=a)", "(?<!a)", "*", "a**"})
+    EXPECT_EQ(rule(bad).substr(0, 1), "!") << bad;
 }
 
-TEST(JsonStrings, OnlySchemasAreRewritten) {
+TEST(SchemaGrammar, RestatesStringsOfSchemasOnly) {
   const auto schema =
-      boost::json::parse(R"({"properties":{"pattern":{"const":"\""},"x":{"type":"string","maxLength":2}},"enum":[{"pattern":"\""}]})");
-  const auto result = with_json_strings(schema);
-  ASSERT_TRUE(result.ok());
-  EXPECT_EQ(result->at("properties").at("pattern"), schema.at("properties").at("pattern"));
-  EXPECT_EQ(result->at("enum"), schema.at("enum"));
-  EXPECT_FALSE(result->at("properties").at("x").as_object().contains("maxLength"));
-  EXPECT_TRUE(result->at("properties").at("x").as_object().contains("pattern"));
+      boost::json::parse(R"({"properties":{"pattern":{"const":"\""},"x":{"type":"string","pattern":"\""}},"enum":[{"pattern":"\""}]})");
+  std::string handed;
+  const auto grammar = schema_grammar(schema, [&](const std::string& text) -> Result<std::string> {
+    handed = text;
+    return std::string("a ::= Regex(\"baton_pattern_0_\", json_string=true)\nb_characters ::= (([^\\\"\\\\\\r\\n]))\n");
+  });
+  ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+  EXPECT_EQ(*grammar, "a ::= (( (\"\\\\\" [\\\"]) ))\nb_characters ::= (([^\\0-\\x1f\\\"\\\\\\ud800-\\udfff]))\n");
+  const auto restated = boost::json::parse(handed);
+  EXPECT_EQ(restated.at("properties").at("pattern"), schema.at("properties").at("pattern"));
+  EXPECT_EQ(restated.at("enum"), schema.at("enum"));
+  EXPECT_FALSE(restricts_strings(boost::json::parse(R"({"properties":{"maxLength":{"type":"string"}}})")));
+  EXPECT_TRUE(restricts_strings(boost::json::parse(R"({"items":{"anyOf":[{"type":"string","maxLength":3}]}})")));
 }
 
 TEST(Ffi, AMissingLibrarySaysWhatToDo) {

@@ -7,7 +7,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 
-#include "text/grammar/json_strings.h"
+#include "text/grammar/pattern_rule.h"
 #include "text/grammar/schema_check.h"
 #include "text/parse/argument_types.h"
 #include "text/tokenizer.h"
@@ -27,7 +27,7 @@ bool is_name(std::string_view name) {
 }
 
 json::value words(std::string_view text) { return {{"type", "const_string"}, {"value", text}}; }
-json::value pattern(std::string_view text) { return {{"type", "regex"}, {"pattern", text}}; }
+json::value rule(const std::string& text) { return {{"type", "grammar"}, {"grammar", "root ::= " + text}}; }
 json::value any_text() { return {{"type", "any_text"}}; }
 json::value one_of(json::array elements) { return {{"type", "or"}, {"elements", std::move(elements)}}; }
 json::value in_sequence(json::array elements) { return {{"type", "sequence"}, {"elements", std::move(elements)}}; }
@@ -98,7 +98,7 @@ class CallGrammar {
     if (others != nullptr && others->is_bool() && !others->get_bool()) return {};
     const json::value anything{json::object{}};
     BATON_ASSIGN(json::value argument,
-                 argument_of(pattern(kAnyKey), others != nullptr && others->is_object() ? *others : anything, "of any name"));
+                 argument_of(rule(kAnyKey), others != nullptr && others->is_object() ? *others : anything, "of any name"));
     elements.push_back({{"type", "star"}, {"content", std::move(argument)}});
     return {};
   }
@@ -150,11 +150,14 @@ class CallGrammar {
   }
 
   Result<json::value> raw_string(const json::object& schema, std::string_view name) const {
-    if (const json::value* wanted = schema.if_contains("pattern")) return pattern(wanted->get_string());
+    if (const json::value* wanted = schema.if_contains("pattern")) {
+      BATON_ASSIGN(const std::string text, pattern_rule(wanted->get_string(), false));
+      return rule(text);
+    }
     if (schema.contains("minLength") || schema.contains("maxLength")) {
       const json::value *least = schema.if_contains("minLength"), *most = schema.if_contains("maxLength");
-      return pattern(
-          any_characters(least == nullptr ? 0 : least->get_int64(), most == nullptr ? std::nullopt : std::optional(most->get_int64())));
+      return rule(
+          length_rule(least == nullptr ? 0 : least->get_int64(), most == nullptr ? std::nullopt : std::optional(most->get_int64())));
     }
     if (!has_only(schema, {"type", "format", "$ref", "$defs", "definitions"}))
       return unsupported(name, "says more of its strings than a length or a pattern");
@@ -198,14 +201,14 @@ class CallGrammar {
       others.push_back(std::move(rest));
     }
     if (simple) return any_text();
-    std::string first = "\\s";
+    std::string first = " \\t\\n\\r";
     if (type.has(JsonKind::kInteger)) first += "0-9\\-";
     if (type.has(JsonKind::kArray)) first += "\\[";
     if (type.has(JsonKind::kObject)) first += "{";
     if (type.has(JsonKind::kBoolean)) first += "tf";
     if (type.has(JsonKind::kNull)) first += "n";
     const json::value other = others.size() == 1 ? std::move(others.front()) : json::value{{"anyOf", std::move(others)}};
-    return one_of({json_value(other), pattern(fmt::format("[^{}][\\s\\S]*", first))});
+    return one_of({json_value(other), rule(fmt::format("[^{}] [^\\0]*", first))});
   }
 
   // Follows references and an allOf of one, which say nothing themselves.

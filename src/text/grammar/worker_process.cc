@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "text/grammar/backend.h"
+#include "text/grammar/stack_thread.h"
 #include "text/grammar/worker.h"
 #include "text/grammar/worker_channel.h"
 
@@ -169,8 +170,9 @@ Job read_job(std::string_view bytes) {
 
 }  // namespace
 
-int run_grammar_worker() {
-  ::setpriority(PRIO_PROCESS, 0, 10);
+namespace {
+
+int serve() {
   const auto setup = receive_message(kWorkerSocket);
   if (!setup) {
     log_error("grammar-worker is how baton starts itself, with a socket; it is no command to type");
@@ -197,6 +199,17 @@ int run_grammar_worker() {
     if (!send_message(kWorkerSocket, reply.bytes())) break;
   }
   return 0;
+}
+
+}  // namespace
+
+int run_grammar_worker() {
+  ::setpriority(PRIO_PROCESS, 0, 10);
+  int code = 1;
+  {
+    StackThread thread(kTrialStackBytes, [&code] { code = serve(); });
+  }
+  return code;
 }
 
 }  // namespace baton::text

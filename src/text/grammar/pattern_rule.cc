@@ -1,17 +1,13 @@
-#include "text/grammar/json_strings.h"
+#include "text/grammar/pattern_rule.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/json/array.hpp>
-#include <boost/json/object.hpp>
 #include <vector>
 
 #include "text/utf8.h"
 
 namespace baton::text {
-namespace json = boost::json;
-
 namespace {
 
 constexpr char32_t kLast = 0x10FFFF;
@@ -73,19 +69,47 @@ const CharacterSet kSpace = {{9, 13},          {32, 32},         {0xA0, 0xA0},  
 const CharacterSet kLineEnds = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 const CharacterSet kSurrogates = {{0xD800, 0xDFFF}};
 const CharacterSet kEscaped = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};  // what JSON does not write as it is
+const CharacterSet kUnprintable = {{0, 8}, {11, 12}, {14, 31}};
+constexpr std::pair<char, const char*> kShortEscapes[] = {{'"', "\\\""}, {'\\', "\\\\"}, {'\b', "b"}, {'\f', "f"},
+                                                          {'\n', "n"},   {'\r', "r"},    {'\t', "t"}};
 
 void append_in_class(std::string& out, char32_t c) {
-  if (c < 0x80 && std::string_view("\\]^-[").find(static_cast<char>(c)) != std::string_view::npos) out += '\\';
+  // With four digits: after \x the library reads on as long as there are any.
+  if (c < 0x20 || c == 0x7F || (c >= 0xD800 && c <= 0xDFFF)) {
+    out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    return;
+  }
+  if (c < 0x80 && std::string_view("\\]^-[\"").find(static_cast<char>(c)) != std::string_view::npos) out += '\\';
   append_utf8(out, c);
 }
 
 class Rewriter {
  public:
-  explicit Rewriter(std::string_view pattern) : at_(pattern.data()), end_(pattern.data() + pattern.size()) {}
+  Rewriter(std::string_view pattern, bool in_json)
+      : begin_(pattern.data()), at_(pattern.data()), end_(pattern.data() + pattern.size()), in_json_(in_json) {}
 
   Result<std::string> run() {
+    bool empty = true;  // the alternative so far
     while (at_ < end_) {
       const char c = *at_;
+      if (c == '|' || c == ')') {
+        if (empty) out_ += " \"\"";
+        out_ += c == '|' ? " |" : " )";
+        ++at_;
+        empty = c == '|';
+        if (c == ')') BATON_TRY(copy_quantifier());
+        continue;
+      }
+      if (c == '^' || c == '$') {
+        BATON_TRY(skip_anchor());
+        continue;
+      }
+      if (c == '(') {
+        BATON_TRY(open_group());
+        empty = true;
+        continue;
+      }
+      empty = false;
       if (c == '\\') {
         ++at_;
         BATON_ASSIGN(const CharacterSet set, escape(false));
@@ -97,52 +121,73 @@ class Rewriter {
       } else if (c == '.') {
         ++at_;
         BATON_TRY(put(kLineEnds.inverted()));
-      } else if (c == '(') {
-        copy_group();
-      } else if (std::string_view("^$|)*+?").find(c) != std::string_view::npos || (c == '{' && copy_count())) {
-        if (c != '{') {
-          out_ += c;
-          ++at_;
-        }
+      } else if (c == '*' || c == '+' || c == '?') {
+        return wrong("repeats what is not there");
       } else {
         const char32_t literal = read_valid_char(at_);
         BATON_TRY(put({{literal, literal}}));
       }
+      BATON_TRY(copy_quantifier());
     }
+    if (empty) out_ += " \"\"";
     return out_;
   }
 
  private:
   static Error wrong(const std::string& what) { return {Error::Kind::kInvalid, fmt::format("a pattern {}", what)}; }
 
-  // "(", "(?:" or "(?<name>"; others the library refuses.
-  void copy_group() {
-    out_ += *at_++;
-    if (at_ == end_ || *at_ != '?') return;
-    while (at_ < end_) {
-      const char c = *at_++;
-      out_ += c;
-      if (c == ':' || c == '>' || c == '=' || c == '!') return;
-    }
+  // The whole output is held to the pattern, so that an anchor at an end says nothing more, and one inside cannot be kept.
+  Status skip_anchor() {
+    const bool first = at_ == begin_ || at_[-1] == '|' || at_[-1] == '(' || at_[-1] == ':';
+    const bool last = at_ + 1 == end_ || at_[1] == '|' || at_[1] == ')';
+    if (*at_ == '^' ? !first : !last)
+      return Error{Error::Kind::kUnsupported, fmt::format("a pattern has '{}' inside, which output is not held to", *at_)};
+    ++at_;
+    return {};
   }
 
-  // "{2}", "{2,}", "{2,5}".
-  bool copy_count() {
-    const char* p = at_ + 1;
-    const auto digits = [&] {
-      const char* begin = p;
-      while (p < end_ && *p >= '0' && *p <= '9') ++p;
-      return p > begin;
-    };
-    if (!digits()) return false;
-    if (p < end_ && *p == ',') {
-      ++p;
-      digits();
+  // "(", "(?:" or "(?<name>".
+  Status open_group() {
+    out_ += " (";
+    if (++at_ == end_ || *at_ != '?') return {};
+    ++at_;
+    if (at_ < end_ && *at_ == ':') {
+      ++at_;
+      return {};
     }
-    if (p == end_ || *p != '}') return false;
-    out_.append(at_, p + 1);
-    at_ = p + 1;
-    return true;
+    const char* close = std::find(at_, end_, '>');
+    if (end_ - at_ < 2 || *at_ != '<' || at_[1] == '=' || at_[1] == '!' || close == end_)
+      return Error{Error::Kind::kUnsupported, "a pattern looks ahead or behind, which output is not held to"};
+    at_ = close + 1;
+    return {};
+  }
+
+  // "*", "+", "?", "{2}", "{2,}", "{2,5}"; lazy ones mean the same for whole outputs.
+  Status copy_quantifier() {
+    if (at_ == end_) return {};
+    if (*at_ == '*' || *at_ == '+' || *at_ == '?') {
+      out_ += *at_++;
+    } else if (*at_ == '{') {
+      const char* p = at_ + 1;
+      const auto digits = [&] {
+        const char* begin = p;
+        while (p < end_ && *p >= '0' && *p <= '9') ++p;
+        return p > begin;
+      };
+      if (!digits()) return {};  // a brace like any other character
+      if (p < end_ && *p == ',') {
+        ++p;
+        digits();
+      }
+      if (p == end_ || *p != '}') return {};
+      out_.append(at_, p + 1);
+      at_ = p + 1;
+    } else {
+      return {};
+    }
+    if (at_ < end_ && *at_ == '?') ++at_;
+    if (at_ < end_ && (*at_ == '*' || *at_ == '+' || *at_ == '?')) return wrong("repeats a repetition");
+    return {};
   }
 
   Result<char32_t> hexadecimal(int digits) {
@@ -240,85 +285,53 @@ class Rewriter {
     return CharacterSet{{c, c}};
   }
 
-  // One character of the set, as JSON writes it.
+  // One character of the set.
   Status put(const CharacterSet& set) {
-    const CharacterSet plain = set.without(kSurrogates).without(kEscaped);
+    const CharacterSet plain = in_json_ ? set.without(kSurrogates).without(kEscaped) : set.without(kSurrogates).without(kUnprintable);
     std::string escapes;
-    constexpr std::pair<char, const char*> kShort[] = {{'"', "\""}, {'\\', "\\\\"}, {'\b', "b"}, {'\f', "f"},
-                                                       {'\n', "n"}, {'\r', "r"},    {'\t', "t"}};
-    for (const auto& [c, name] : kShort)
-      if (set.has(static_cast<char32_t>(c))) escapes += name;
-    if (plain.ranges().empty() && escapes.empty()) return wrong("asks for a character that JSON strings have no short form for");
-    std::string characters;
-    for (const Range& r : plain.ranges()) {
-      append_in_class(characters, r.first);
-      if (r.last > r.first) characters += '-';
-      if (r.last > r.first) append_in_class(characters, r.last);
-    }
-    if (escapes.empty())
-      out_ += fmt::format("[{}]", characters);
-    else if (characters.empty())
-      out_ += fmt::format("(\\\\[{}])", escapes);
+    // A class that is open to the end is not meant for these, and alternatives inside of repetitions make masks slow.
+    if (in_json_ && (plain.ranges().empty() || !set.has(kLast)))
+      for (const auto& [c, name] : kShortEscapes)
+        if (set.has(static_cast<char32_t>(c))) escapes += name;
+    if (plain.ranges().empty() && escapes.empty()) return wrong("asks for a character that cannot be written");
+    if (plain.ranges().empty())
+      out_ += fmt::format(" (\"\\\\\" [{}])", escapes);
+    else if (escapes.empty())
+      out_ += " " + class_of(plain);
     else
-      out_ += fmt::format("([{}]|\\\\[{}])", characters, escapes);
+      out_ += fmt::format(" ({} | \"\\\\\" [{}])", class_of(plain), escapes);
     return {};
   }
 
+  // What is open to the end is written by what is missing: the library is much faster with that.
+  static std::string class_of(const CharacterSet& set) {
+    const bool inverted = set.has(kLast);
+    std::string out = inverted ? "[^" : "[";
+    const CharacterSet listed = inverted ? set.inverted() : set;
+    for (const Range& r : listed.ranges()) {
+      append_in_class(out, r.first);
+      if (r.last > r.first) out += '-';
+      if (r.last > r.first) append_in_class(out, r.last);
+    }
+    return out + "]";
+  }
+
+  const char* begin_;
   const char* at_;
   const char* end_;
-  std::string out_;
+  bool in_json_;
+  std::string out_;  // terms of EBNF, with a space before each
 };
-
-Status rewrite_parts(json::object& schema);
-
-Status rewrite(json::value& value) {
-  if (!value.is_object()) return {};
-  json::object& schema = value.get_object();
-  if (const json::value* pattern = schema.if_contains("pattern"); pattern != nullptr && pattern->is_string()) {
-    BATON_ASSIGN(std::string rewritten, json_pattern(std::string_view(pattern->get_string())));
-    schema["pattern"] = rewritten;
-  } else if (schema.contains("minLength") || schema.contains("maxLength")) {
-    const auto bound = [&](const char* key) {
-      const json::value* n = schema.if_contains(key);
-      return n == nullptr ? std::string() : std::to_string(n->get_int64());
-    };
-    const std::string least = bound("minLength"), most = bound("maxLength");
-    BATON_ASSIGN(std::string rewritten, json_pattern(fmt::format("^[\\s\\S]{{{},{}}}$", least.empty() ? "0" : least, most)));
-    schema["pattern"] = rewritten;
-    schema.erase("minLength");
-    schema.erase("maxLength");
-  }
-  return rewrite_parts(schema);
-}
-
-Status rewrite_parts(json::object& schema) {
-  for (const char* key : {"properties", "patternProperties", "$defs", "definitions"})
-    if (json::value* parts = schema.if_contains(key); parts != nullptr && parts->is_object())
-      for (auto& part : parts->get_object()) BATON_TRY(rewrite(part.value()));
-  for (const char* key : {"items", "additionalProperties", "propertyNames"})
-    if (json::value* part = schema.if_contains(key)) BATON_TRY(rewrite(*part));
-  for (const char* key : {"anyOf", "oneOf", "allOf", "prefixItems"})
-    if (json::value* parts = schema.if_contains(key); parts != nullptr && parts->is_array())
-      for (json::value& part : parts->get_array()) BATON_TRY(rewrite(part));
-  return {};
-}
 
 }  // namespace
 
-Result<std::string> json_pattern(std::string_view pattern) {
+Result<std::string> pattern_rule(std::string_view pattern, bool in_json) {
   if (!valid_utf8(pattern)) return Error{Error::Kind::kInvalid, "a pattern is not valid UTF-8"};
-  return Rewriter(pattern).run();
+  return Rewriter(pattern, in_json).run();
 }
 
-std::string any_characters(int64_t least, std::optional<int64_t> most) {
-  // To U+D7FF, and from U+E000 to U+10FFFF.
-  return fmt::format("[\\t\\n\\r -\xED\x9F\xBF\xEE\x80\x80-\xF4\x8F\xBF\xBF]{{{},{}}}", least, most ? std::to_string(*most) : "");
-}
-
-Result<json::value> with_json_strings(const json::value& schema) {
-  json::value result = schema;
-  BATON_TRY(rewrite(result));
-  return result;
+std::string length_rule(int64_t least, std::optional<int64_t> most) {
+  return fmt::format("[^\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\\ud800-\\udfff]{{{},{}}}", least, most ? std::to_string(*most) : "");
 }
 
 }  // namespace baton::text
