@@ -21,6 +21,8 @@ def main():
         full = max(s["decode_rows"]) // s["ranks"] // 8
         shapes += [f"{full}:8:8:fused:{state}:memory", f"{full}:8:5:fused:{state}", f"{full}:8:8:apart:{state}", f"{full}:8:8:fold:{state}",
                    f"{full}:8:8:verify:{state}", f"{full}:1:1:fused:{state}"]
+        rows = s["prefill_rows_per_rank"]
+        shapes += [f"chunk:{rows}:{state}", f"chunk:{rows // 8}:{state}"]
     command = [a.harness, "time", "--layers", str(s["model"]["kda_layers"]), "--heads", str(s["model"]["kda_heads"])]
     sys.exit(subprocess.call(command + (["--json", a.json] if a.json else []) + shapes))
 

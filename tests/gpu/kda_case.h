@@ -18,6 +18,7 @@ struct KdaSequence {
   int32_t rows = 0;
   int32_t verify = 0;
   int32_t fold = 0;
+  int32_t position = 0;
 };
 
 // Where one layer lies in a slot: ops::KdaSlotLayout (whose header nvcc cannot read).
@@ -136,6 +137,7 @@ struct KdaReference {
     for (double& v : state) v = static_cast<double>(to_float(to_bf16(static_cast<float>(v))));
   }
   // o [dim] before the gated norm. `row`: q^ k^ v^ | a | b.
+  double square = 0;  // mean of o^2 of the last step, before the norm
   std::vector<double> step(const bf16* row, const bf16* z) {
     push(row);
     std::vector<double> x(3 * kKdaDim);
@@ -176,7 +178,7 @@ struct KdaReference {
         o[static_cast<size_t>(j)] += s[j] * q[i];
       }
     }
-    double square = 0;
+    square = 0;
     for (const double e : o) square += e * e / static_cast<double>(kKdaDim);
     if (z != nullptr)
       for (int64_t j = 0; j < kKdaDim; ++j)

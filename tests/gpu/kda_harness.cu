@@ -4,6 +4,7 @@
 //        kda_harness check-small      a few small ones, for compute-sanitizer
 //        kda_harness time [--json FILE] [--layers N] [--heads N] REQUESTS:ROWS:FOLD:MODE:STATE[:memory] ...
 //                                     MODE fused, apart, fold, verify; STATE bf16, fp32; for example 32:8:8:fused:bf16
+//                    chunk:ROWS[:STATE[:SLAB]] ...   prefill of one sequence, for example chunk:8192:bf16
 #include <sstream>
 
 #include "tests/gpu/kda_time.cuh"
@@ -18,6 +19,39 @@ std::vector<KdaSequence> ragged(uint64_t seed, int count) {
     s.push_back({static_cast<int32_t>(m % 9), static_cast<int32_t>((m >> 8) % 3 != 0), static_cast<int32_t>((m >> 16) % 9)});
   }
   return s;
+}
+
+int check_chunks(bool small) {
+  std::vector<KdaCase> cases;
+  for (const DType state : {DType::kF32, DType::kBF16}) {
+    const auto add = [&](const char* name, int64_t heads, std::vector<KdaSequence> sequences, auto... set) {
+      KdaCase c{name, heads, state, std::move(sequences)};
+      c.seed = cases.size() + 100;
+      (set(c), ...);
+      cases.push_back(c);
+    };
+    const auto values = [](const char* v) { return [v](KdaCase& c) { c.values = v; }; };
+    add("one chunk", 8, {{64, 0, 0, 0}});
+    add("ragged chunks", 8, {{130, 0, 0, 0}, {9, 0, 0, 37}, {71, 0, 0, 60}});
+    if (small) continue;
+    add("four chunks", 8, {{256, 0, 0, 64}});
+    add("others left alone", 8, {{8, 0, 0, 0}, {0, 0, 0, 0}, {100, 0, 0, 13}, {20, 1, 0, 5}}, [](KdaCase& c) { c.padding = 24; });
+    add("closed and open gates", 8, {{200, 0, 0, 0}, {77, 0, 0, 3}}, values("closed"));
+    add("zeros", 8, {{70, 0, 0, 0}}, values("zeros"));
+    add("large inputs", 8, {{200, 0, 0, 1}}, values("large"));
+    add("long", 8, {{1500, 0, 0, 100}});
+    add("released heads", 64, {{600, 0, 0, 0}, {300, 0, 0, 700}});
+  }
+  int failed = 0;
+  for (const auto& c : cases) {
+    const KdaErrors e = check_chunk_case(c);
+    std::printf("chunks: %-24s %s  %s  y rel %.5f, all %.5f  state rel %.2e  seed %lu  %s\n", c.name.c_str(),
+                c.state == DType::kBF16 ? "bf16" : "fp32", e.failures.empty() ? "ok  " : "FAIL", e.y, e.y_all, e.state, c.seed,
+                e.failures.c_str());
+    std::fflush(stdout);
+    failed += e.failures.empty() ? 0 : 1;
+  }
+  return failed;
 }
 
 int check(bool small) {
@@ -54,6 +88,7 @@ int check(bool small) {
     std::fflush(stdout);
     failed += e.failures.empty() ? 0 : 1;
   }
+  failed += check_chunks(small);
   std::printf(failed == 0 ? "all checks passed\n" : "%d checks FAILED\n", failed);
   return failed == 0 ? 0 : 1;
 }
@@ -74,6 +109,11 @@ int time_shapes(const std::vector<std::string>& args) {
       std::vector<std::string> part;
       std::istringstream words(args[i]);
       for (std::string w; std::getline(words, w, ':');) part.push_back(w);
+      if (part[0] == "chunk") {
+        time_kda_chunk(heads, layers, std::atoll(part[1].c_str()), part.size() > 2 && part[2] == "fp32" ? DType::kF32 : DType::kBF16,
+                       part.size() > 3 ? std::atoi(part[3].c_str()) : kda::kSlabChunks, json);
+        continue;
+      }
       if (part.size() < 5) {
         std::fprintf(stderr, "%s: want REQUESTS:ROWS:FOLD:MODE:STATE[:memory]\n", args[i].c_str());
         return 2;

@@ -183,4 +183,59 @@ inline void time_kda_decode(const KdaStack& stack, int rows, int fold, const std
                  t.least / stack.layers, t.largest / stack.layers, counted, floor);
 }
 
+// Prefill of one sequence, rows from memory: two sets of rows, larger than L2 each.
+inline void time_kda_chunk(int64_t heads, int layers, int64_t rows, DType state, int32_t slab, std::FILE* json) {
+  const KdaStack stack(heads, layers, 1, state);
+  const int64_t width = heads * kKdaDim;
+  const DeviceArray<ops::SequenceRows> sequences(std::vector<ops::SequenceRows>{{0, static_cast<int32_t>(rows), 0, 0, 0}});
+  std::vector<DeviceArray<bf16>> inputs, gate, y;
+  for (uint64_t s = 0; s < 2; ++s) {
+    inputs.push_back(random_rows(rows * (4 * width + heads), s * 3 + 200));
+    gate.push_back(random_rows(rows * width, s * 3 + 201));
+    y.push_back(random_rows(rows * width, s * 3 + 202));
+  }
+  DeviceArray<std::byte> workspace(kda::chunk_workspace_bytes(heads, 1, slab));
+  const auto record = [&](int which) {
+    return [&, which](cudaStream_t stream) {
+      for (int l = 0; l < layers; ++l) {
+        const auto set = static_cast<size_t>(l % 2);
+        kda::ChunkForm form;
+        stack.fill(form.base, l);
+        form.base.sequences = sequences.get();
+        form.base.sequence_count = 1;
+        form.base.inputs = reinterpret_cast<const __nv_bfloat16*>(inputs[set].get());
+        form.base.input_stride = 4 * width + heads;
+        form.base.gate = reinterpret_cast<const __nv_bfloat16*>(gate[set].get());
+        form.base.y = reinterpret_cast<__nv_bfloat16*>(y[set].get());
+        form.base.gate_stride = form.base.y_stride = width;
+        form.row_count = rows;
+        form.first_lead = 0;
+        form.slab_chunks = slab;
+        form.workspace = workspace.get();
+        form.kernels = which;
+        CUDA_OK(kda::chunk(form, true, stream));
+      }
+    };
+  };
+  const auto all = time_graph(record(3), 5, 1);
+  const auto prepare = time_graph(record(1), 5, 1);
+  const auto scan = time_graph(record(2), 5, 1);
+  const double w = static_cast<double>(width);
+  const double bytes = static_cast<double>(rows) * (6 * w + static_cast<double>(heads)) * 2;
+  const double records = static_cast<double>((rows + 63) / 64 * heads) * static_cast<double>(sizeof(kda::ChunkRecord));
+  const double us = all.median / layers;
+  const double floor = bytes / kKdaCopyBytes * 1e6;
+  std::printf(
+      "chunk %ld rows, %s state, slabs of %d: %.1f us a layer (%.1f-%.1f), %.2f ms x34, %.2f TB/s of rows, %.0f %% of floor %.1f us; "
+      "prepare alone %.1f us, scan alone %.1f us, records %.0f MB\n",
+      rows, state == DType::kBF16 ? "bf16" : "fp32", slab, us, all.least / layers, all.largest / layers, us * 34e-3, bytes / us * 1e-6,
+      100 * floor / us, floor, prepare.median / layers, scan.median / layers, records * 1e-6);
+  std::fflush(stdout);
+  if (json != nullptr)
+    std::fprintf(json,
+                 "{\"op\":\"kda_chunk\",\"rows\":%ld,\"state\":\"%s\",\"slab\":%d,\"us\":%.2f,\"prepare_us\":%.2f,\"scan_us\":%.2f,"
+                 "\"bytes\":%.0f,\"floor_us\":%.2f}\n",
+                 rows, state == DType::kBF16 ? "bf16" : "fp32", slab, us, prepare.median / layers, scan.median / layers, bytes, floor);
+}
+
 }  // namespace baton::gpu_test

@@ -31,9 +31,9 @@ struct ConvLine {
   float4 w0, w1;
   float2 x0, x1, x2;
 
-  // From `row` on: the row three before the first token's own. Taps of the first of the two channels.
-  static __device__ __forceinline__ ConvLine from(const bf16x* row, const float4* taps) {
-    return {row + 3 * kDim, taps[0], taps[1], load_pair(row), load_pair(row + kDim), load_pair(row + 2 * kDim)};
+  // From `row` on: the row three before the first token's own, at the first of the two channels.
+  static __device__ __forceinline__ ConvLine from(const bf16x* row, const float4 (&taps)[2][kDim / 2], int channel) {
+    return {row + 3 * kDim, taps[0][channel / 2], taps[1][channel / 2], load_pair(row), load_pair(row + kDim), load_pair(row + 2 * kDim)};
   }
   static __device__ __forceinline__ float tap(float4 w, float x0, float x1, float x2, float x3) {
     const float s = __fmaf_rn(w.w, x3, __fmaf_rn(w.z, x2, __fmaf_rn(w.y, x1, __fmul_rn(w.x, x0))));
@@ -76,26 +76,30 @@ struct DecayGate {
   }
 };
 
-// Sums over the lanes of a warp, kCount values at once: after the halving steps every lane holds the sum of value (lane / step) and so on;
-// lane l returns the sum of value sum_index<kCount>(l). kCount is 4, 8 or 16.
+// One halving: lanes whose number has bit kBit keep the upper half of the values, the others the lower.
+template <int kCount, int kBit>
+__device__ __forceinline__ float warp_sums_from(float (&v)[kCount]) {
+  if constexpr (kCount == 1) {
+    float s = v[0];
+#pragma unroll
+    for (int bit = kBit; bit > 0; bit /= 2) s = __fadd_rn(s, __shfl_xor_sync(0xFFFFFFFFU, s, bit));
+    return s;
+  } else {
+    const bool upper = (static_cast<int>(threadIdx.x) & kBit) != 0;
+    float half[kCount / 2];
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) {
+      const float keep = upper ? v[i + kCount / 2] : v[i];
+      const float send = upper ? v[i] : v[i + kCount / 2];
+      half[i] = __fadd_rn(keep, __shfl_xor_sync(0xFFFFFFFFU, send, kBit));
+    }
+    return warp_sums_from<kCount / 2, kBit / 2>(half);
+  }
+}
+// Sums over the lanes of a warp, kCount values at once (a power of two up to 32): lane l returns the sum of value sum_index<kCount>(l).
 template <int kCount>
 __device__ __forceinline__ float warp_sums(float (&v)[kCount]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  int bit = 16;
-#pragma unroll
-  for (int n = kCount / 2; n > 0; n /= 2) {
-    const bool upper = (lane & bit) != 0;
-#pragma unroll
-    for (int i = 0; i < n; ++i) {
-      const float keep = upper ? v[i + n] : v[i];
-      const float send = upper ? v[i] : v[i + n];
-      v[i] = __fadd_rn(keep, __shfl_xor_sync(0xFFFFFFFFU, send, bit));
-    }
-    bit /= 2;
-  }
-  float s = v[0];
-  for (; bit > 0; bit /= 2) s = __fadd_rn(s, __shfl_xor_sync(0xFFFFFFFFU, s, bit));
-  return s;
+  return warp_sums_from<kCount, 16>(v);
 }
 template <int kCount>
 __device__ __forceinline__ int sum_index(int lane) {

@@ -24,10 +24,13 @@ namespace baton::cuda::kda {
 
 inline constexpr int kBf16Threads = 128;
 
-// Eight floats a row, the halves of a row exchanged in every other group of four rows: rows read by consecutive lanes hit different banks.
+// Eight floats a row in halves of 16 bytes, which trade places so that rows read by consecutive lanes, and rows 16 apart, hit different
+// banks.
 struct TokenTable {
   float cell[kDim][8];
-  __device__ __forceinline__ float* half(int row, int which) { return &cell[row][4 * (which ^ (row / 4 % 2))]; }
+  __device__ __forceinline__ float* half(int row, int which) {
+    return &cell[0][0] + 4 * ((2 * row + which) ^ (row / 16 % 4 * 2) ^ (row / 4 % 2));
+  }
   __device__ __forceinline__ float* pair(int row, int c) { return half(row, c / 2) + c % 2 * 2; }  // tokens 2 c, 2 c + 1
   __device__ __forceinline__ void read(float (&v)[8], int row) {
     *reinterpret_cast<float4*>(&v[0]) = *reinterpret_cast<const float4*>(half(row, 0));
@@ -62,8 +65,12 @@ struct Bf16Shared {
     };
     TokenTable read_k[2];  // when kk and qk are known: S^T (k~ 2^G), each over half of the keys
   };
-  bf16x ends_hi[kDim][8];  // k~ 2^(G_last - G)
-  bf16x ends_lo[kDim][8];
+  struct Ends {  // four tokens a key; padding keeps the token groups in different banks
+    bf16x of[kDim][4];
+    bf16x padding[8];
+  };
+  Ends ends_hi[2];  // k~ 2^(G_last - G)
+  Ends ends_lo[2];
   uint32_t end_decay[kDim];         // 2^G_last: high part, low part << 16
   float2 group_decay[2][kDim / 2];  // sum of log2 decays over four tokens
   TokenTable v;                     // [place]
@@ -155,7 +162,7 @@ __device__ __forceinline__ void prepare_tokens(const DecodeParams& p, const Head
   }
   {
     float squares[4];
-    ConvLine line = ConvLine::from(&sh.staged.k[start][channel], &sh.side.taps[1][channel]);
+    ConvLine line = ConvLine::from(&sh.staged.k[start][channel], sh.side.taps[1], channel);
     float2 ends[4];
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
@@ -167,20 +174,19 @@ __device__ __forceinline__ void prepare_tokens(const DecodeParams& p, const Head
       split(down.x, down.y, &sh.keys_hi[token][channel], &sh.keys_lo[token][channel]);
       ends[t] = make_float2(down.x * end.x, down.y * end.y);
     }
-    const auto store_ends = [&](int c, float a, float b, float x, float y) {
-      const uint32_t h0 = pack_bf16x2(a, b);
-      const uint32_t h1 = pack_bf16x2(x, y);
-      *reinterpret_cast<uint2*>(&sh.ends_hi[channel + c][4 * group]) = make_uint2(h0, h1);
-      *reinterpret_cast<uint2*>(&sh.ends_lo[channel + c][4 * group]) =
-          make_uint2(pack_bf16x2(a - bf16_low(h0), b - bf16_high(h0)), pack_bf16x2(x - bf16_low(h1), y - bf16_high(h1)));
-    };
-    store_ends(0, ends[0].x, ends[1].x, ends[2].x, ends[3].x);
-    store_ends(1, ends[0].y, ends[1].y, ends[2].y, ends[3].y);
+    const uint32_t high[4] = {pack_bf16x2(ends[0].x, ends[1].x), pack_bf16x2(ends[2].x, ends[3].x), pack_bf16x2(ends[0].y, ends[1].y),
+                              pack_bf16x2(ends[2].y, ends[3].y)};
+    *reinterpret_cast<uint4*>(sh.ends_hi[group].of[channel]) = make_uint4(high[0], high[1], high[2], high[3]);
+    *reinterpret_cast<uint4*>(sh.ends_lo[group].of[channel]) =
+        make_uint4(pack_bf16x2(ends[0].x - bf16_low(high[0]), ends[1].x - bf16_high(high[0])),
+                   pack_bf16x2(ends[2].x - bf16_low(high[1]), ends[3].x - bf16_high(high[1])),
+                   pack_bf16x2(ends[0].y - bf16_low(high[2]), ends[1].y - bf16_high(high[2])),
+                   pack_bf16x2(ends[2].y - bf16_low(high[3]), ends[3].y - bf16_high(high[3])));
     const float total = warp_sums(squares);
     if (sum_owner<4>(lane)) sh.part_norm[warp][sum_index<4>(lane)] = total;
   }
   {
-    ConvLine line = ConvLine::from(&sh.staged.v[start][channel], &sh.side.taps[2][channel]);
+    ConvLine line = ConvLine::from(&sh.staged.v[start][channel], sh.side.taps[2], channel);
     float2 v[4];
 #pragma unroll
     for (int t = 0; t < 4; ++t) v[t] = line.masked(t < mine);
@@ -189,7 +195,7 @@ __device__ __forceinline__ void prepare_tokens(const DecodeParams& p, const Head
   }
   if constexpr (kOutput) {
     float squares[4];
-    ConvLine line = ConvLine::from(&sh.staged.q[start - work.fold][channel], &sh.side.taps[0][channel]);
+    ConvLine line = ConvLine::from(&sh.staged.q[start - work.fold][channel], sh.side.taps[0], channel);
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
       const float2 q = line.masked(t < mine);
@@ -224,8 +230,8 @@ __device__ __forceinline__ void commit_tile(const Bf16Shared& sh, StateTile& til
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
       const int row = 64 * keys + 16 * s + 2 * q + 4 * (g / 2) + g % 2;
-      const uint32_t end_hi = *reinterpret_cast<const uint32_t*>(&sh.ends_hi[row][2 * c]);
-      const uint32_t end_lo = *reinterpret_cast<const uint32_t*>(&sh.ends_lo[row][2 * c]);
+      const uint32_t end_hi = *reinterpret_cast<const uint32_t*>(&sh.ends_hi[c / 2].of[row][c % 2 * 2]);
+      const uint32_t end_lo = *reinterpret_cast<const uint32_t*>(&sh.ends_lo[c / 2].of[row][c % 2 * 2]);
       const uint32_t decay = diagonal ? sh.end_decay[row] : 0U;
       const uint32_t decay_hi = g % 2 == 0 ? decay & 0xFFFFU : decay << 16;
       const uint32_t decay_lo = g % 2 == 0 ? decay >> 16 : decay & 0xFFFF0000U;

@@ -51,9 +51,9 @@ __device__ __forceinline__ void prepare_recurrence(const DecodeParams& p, const 
   float2 q[2];
   float2 d[2];
   const DecayGate gate = DecayGate::of(p, rate, sh.side, channel);
-  ConvLine line_k = ConvLine::from(&sh.staged.k[start][channel], &sh.side.taps[1][channel]);
-  ConvLine line_v = ConvLine::from(&sh.staged.v[start][channel], &sh.side.taps[2][channel]);
-  ConvLine line_q = ConvLine::from(&sh.staged.q[kOutput ? start - work.fold : 0][channel], &sh.side.taps[0][channel]);
+  ConvLine line_k = ConvLine::from(&sh.staged.k[start][channel], sh.side.taps[1], channel);
+  ConvLine line_v = ConvLine::from(&sh.staged.v[start][channel], sh.side.taps[2], channel);
+  ConvLine line_q = ConvLine::from(&sh.staged.q[kOutput ? start - work.fold : 0][channel], sh.side.taps[0], channel);
 #pragma unroll
   for (int t = 0; t < 2; ++t) {
     const bool real = 2 * group + t < count;

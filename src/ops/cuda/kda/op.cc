@@ -1,5 +1,7 @@
 #include "ops/cuda/kda/op.h"
 
+#include <algorithm>
+
 #include "ops/cuda/kda/config.h"
 #include "ops/cuda/kda/launch.h"
 
@@ -27,9 +29,17 @@ DecodeParams common(const ops::KdaWeights& w, const ops::SlotPoolView& slots, co
   return d;
 }
 
+// No more chunks than the rows can have.
+int32_t slab_of(const ops::KdaParams& params) { return std::min(kSlabChunks, params.batch.row_count / kChunk + 2); }
+
 }  // namespace
 
-cudaError_t run(const ops::KdaParams& params, const FoldSource& fold, bool dependent, cudaStream_t stream) {
+int64_t workspace_bytes(const ops::KdaParams& params) {
+  if (params.batch.row_count <= kMaxTokens) return 0;
+  return chunk_workspace_bytes(params.weights.heads, params.batch.sequence_count, slab_of(params));
+}
+
+cudaError_t run(const ops::KdaParams& params, const FoldSource& fold, void* workspace, bool dependent, cudaStream_t stream) {
   if (unsupported(params) != nullptr) return cudaErrorInvalidValue;
   DecodeParams d = common(params.weights, params.slots, params.layout);
   d.sequences = params.batch.sequences;
@@ -42,7 +52,14 @@ cudaError_t run(const ops::KdaParams& params, const FoldSource& fold, bool depen
   d.gate_stride = params.gate.stride;
   d.y = static_cast<__nv_bfloat16*>(params.y.data);
   d.y_stride = params.y.stride;
-  return decode(d, dependent, stream);
+  const cudaError_t e = decode(d, dependent, stream);
+  if (e != cudaSuccess || params.batch.row_count <= kMaxTokens) return e;
+  ChunkForm form;
+  form.base = d;
+  form.row_count = params.batch.row_count;
+  form.slab_chunks = slab_of(params);
+  form.workspace = workspace;
+  return chunk(form, dependent, stream);
 }
 
 cudaError_t run(const ops::KdaFoldParams& params, bool dependent, cudaStream_t stream) {

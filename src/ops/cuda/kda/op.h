@@ -13,8 +13,10 @@ struct FoldSource {
   int64_t slot_offset = -1;         // where in a slot its int32 count lies; -1: nothing is folded
 };
 
-// Params that config.h supports. See launch.h.
-cudaError_t run(const ops::KdaParams& params, const FoldSource& fold, bool dependent, cudaStream_t stream);
+// Params that config.h supports. Sequences of at most 8 rows run row by row (decode), longer ones that advance in the chunked form whatever
+// params.chunked says; verified rows are at most 8. The workspace is aligned to 256.
+int64_t workspace_bytes(const ops::KdaParams& params);
+cudaError_t run(const ops::KdaParams& params, const FoldSource& fold, void* workspace, bool dependent, cudaStream_t stream);
 cudaError_t run(const ops::KdaFoldParams& params, bool dependent, cudaStream_t stream);
 
 }  // namespace baton::cuda::kda

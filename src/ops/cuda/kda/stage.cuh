@@ -89,7 +89,7 @@ struct alignas(16) StagedRows {
 
 // Small things that are staged as well.
 struct StagedHead {
-  float4 taps[3][kDim];  // of the convolution: q, k, v
+  float4 taps[3][2][kDim / 2];  // of the convolution: q, k, v; even channels, odd channels (a thread takes a pair)
   float bias[kDim];
   float norm[kDim];
   bf16x beta[2 * kMaxTokens][8];  // of token t: the update logits of eight heads
@@ -136,7 +136,8 @@ struct Stager {
 #pragma unroll
     for (int i = 0; i < 3 * kDim; i += kThreads) {
       const int at = thread + i;
-      if (at < 3 * kDim) async_copy16(&side.taps[at / kDim][at % kDim], p.conv + (at / kDim * width() + work.head * kDim + at % kDim) * 4);
+      if (at < 3 * kDim)
+        async_copy16(&side.taps[at / kDim][at % 2][at % kDim / 2], p.conv + (at / kDim * width() + work.head * kDim + at % kDim) * 4);
     }
     if (thread < 32)
       async_copy16(&side.bias[thread * 4], p.dt_bias + work.head * kDim + thread * 4);
