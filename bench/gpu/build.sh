@@ -18,6 +18,7 @@ done
 nvcc "${flags[@]}" tests/gpu/moe_harness.cu "$out"/moe.*.o -o "$out/moe_harness"
 nvcc "${flags[@]}" tests/gpu/mla_harness.cu "$out"/mla_sparse.*.o -o "$out/mla_harness"
 nvcc "${flags[@]}" tests/gpu/mhc_harness.cu "$out"/mhc.*.o -o "$out/mhc_harness"
+nvcc "${flags[@]}" tests/gpu/indexer_harness.cu "$out"/indexer.*.o -o "$out/indexer_harness"
 nvcc "${flags[@]}" tests/gpu/kda_harness.cu "$out"/kda.*.o -o "$out/kda_harness"
 nvcc "${flags[@]}" bench/gpu/ceilings.cu -o "$out/ceilings"
 nvcc "${flags[@]}" bench/gpu/promotion.cu -o "$out/promotion"
