@@ -43,6 +43,7 @@ Engine::~Engine() {
   }
   mailed_.notify_one();
   thread_.join();
+  executor_.reset();  // before what its notification uses
 }
 
 Result<sched::RequestId> Engine::submit(sched::RequestSpec spec, Sink& sink) {
