@@ -21,7 +21,7 @@ using std::chrono::steady_clock;
 
 constexpr int kShownViolations = 10;
 constexpr size_t kMostTokens = 400;
-constexpr double kSlowMaskUs = 20000;  // shown with its schema
+constexpr double kSlowMaskUs = 10000;  // shown with its schema
 
 struct Row {
   int64_t cases = 0, refused = 0, ended = 0, cut = 0, slow = 0, violations = 0, tokens = 0;

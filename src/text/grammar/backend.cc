@@ -142,7 +142,8 @@ Result<bool> GrammarBackend::fill(const FfiValue& matcher, std::span<int32_t> ro
   const FfiValue rows = FfiValue::of(&tensor), first = FfiValue::of(int64_t{0}), no = FfiValue::of(false);
   BATON_ASSIGN(const FfiValue restricts, ffi_->call(methods_.fill, {&matcher, &rows, &first, &no}));
   if (restricts.integer() != 0) {
-    row.back() &= every_.back();  // the library sets the bits beyond the last token as well
+    // The library sets the bits beyond the last token as well, and lets a run of any tokens hold those that do not exist.
+    for (size_t i = 0; i < row.size(); ++i) row[i] &= every_[i];
     return true;
   }
   std::copy(every_.begin(), every_.end(), row.begin());
