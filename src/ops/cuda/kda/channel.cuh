@@ -2,20 +2,11 @@
 // and every number of rows gives the same bits.
 #pragma once
 
+#include "ops/cuda/device/fast_math.cuh"
 #include "ops/cuda/kda/stage.cuh"
 
 namespace baton::cuda::kda {
 
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ __forceinline__ float reciprocal_fast(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 inline constexpr float kLog2e = 1.44269504F;
 // 1 / (1 + e^-x); an overflow of the exponential gives 0.
 __device__ __forceinline__ float sigmoid(float x) { return reciprocal_fast(__fadd_rn(1.0F, exp2_fast(__fmul_rn(x, -kLog2e)))); }
