@@ -85,7 +85,7 @@ TEST_F(CommandLine, SaysWhatItIs) {
   EXPECT_TRUE(version.out.starts_with("baton ")) << version.out;
   const Outcome help = run({"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* command : {"bench", "generate", "inspect", "synth", "tokenize"}) {
+  for (const char* command : {"bench", "generate", "inspect", "render", "synth", "tokenize"}) {
     EXPECT_NE(help.out.find(command), std::string::npos);
     EXPECT_EQ(run({command, "--help"}).exit_code, 0);
   }
@@ -102,6 +102,42 @@ TEST_F(CommandLine, TokenizesBothWays) {
   EXPECT_EQ(run({"tokenize", "--tokenizer", tokenizer, "--decode", "--json", "--text", "39,276"}).out, "{\"text\":\"Hel\"}\n");
   expect_failure({"tokenize", "--tokenizer", path("none"), "--text", "x"}, {"none"});
   EXPECT_EQ(run({"tokenize", "--text", "x"}).exit_code, 2);
+}
+
+TEST_F(CommandLine, RendersConversations) {
+  folder_.write("chat_template.jinja",
+                "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|assistant|><think>{{ "
+                "mode }}{% endif %}");
+  fs::copy(BATON_TEST_DATA "/tokenizers/glm-like.json", path("tokenizer.json"));
+  folder_.write("chat.json", R"({"messages": [{"role": "user", "content": "a <|user|>"}], "chat_template_kwargs": {"mode": "x"}})");
+  const std::string model = folder_.path().string();
+  const Outcome text = run({"render", "--model", model, "--system", "S", "--user", "hi", "--option", "mode=1"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_EQ(text.out, "<|system|>S<|user|>hi<|assistant|><think>1");
+  EXPECT_EQ(run({"render", "--model", model, "--messages", path("chat.json"), "--show-origins"}).out,
+            "<|user|>\u27E6a <|user|>\u27E7<|assistant|><think>\u27E6x\u27E7");
+  EXPECT_EQ(run({"render", "--model", model, "--messages", path("chat.json"), "--no-generation-prompt", "--json"}).out,
+            "{\"text\":\"<|user|>a <|user|>\",\"untrusted\":[[8,18]]}\n");
+  EXPECT_EQ(run({"render", "--model", model, "--user", "<|user|>", "--continue-final-message"}).out, "<|user|><|user|>");
+  const auto count = [](const std::string& ids, const std::string& id) {
+    size_t n = 0;
+    for (size_t at = 0; (at = ids.find(id, at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  EXPECT_EQ(count(run({"render", "--model", model, "--messages", path("chat.json"), "--ids"}).out, "12007"), 1U);
+  EXPECT_EQ(count(run({"render", "--model", model, "--messages", path("chat.json"), "--ids", "--trust-everything"}).out, "12007"), 2U);
+  folder_.write("image.json", R"([{"role": "user", "content": [{"type": "image_url"}]}])");
+  expect_failure({"render", "--model", model, "--messages", path("image.json")}, {"messages[0].content[0].type", "image_url"});
+  folder_.write("broken.json", "[{");
+  expect_failure({"render", "--model", model, "--messages", path("broken.json")}, {"broken.json", "JSON"});
+  expect_failure({"render", "--model", model, "--messages", path("none.json")}, {"none.json"});
+  expect_failure({"render", "--model", path("nowhere"), "--user", "x"}, {"nowhere", "chat_template.jinja"});
+  expect_failure({"render", "--model", model, "--user", "x", "--option", "mode"}, {"--option mode"});
+  expect_failure({"render", "--model", model, "--user", "x", "--option", "messages=1"}, {"chat_template_kwargs.messages"});
+  folder_.write("chat_template.jinja", "a\n{% nonsense %}");
+  expect_failure({"render", "--model", model, "--user", "x"}, {"chat_template.jinja", "line 2", "nonsense"});
+  EXPECT_EQ(run({"render", "--model", model}).exit_code, 2);
+  EXPECT_EQ(run({"render", "--model", model, "--user", "x", "--messages", "y"}).exit_code, 2);
 }
 
 TEST_F(CommandLine, UsageErrorsExitWithTwo) {

@@ -29,6 +29,7 @@ int run(int argc, char** argv) {
   add_generate(app, exit_code);
   add_inspect(app, exit_code);
   add_bench(app, exit_code);
+  add_render(app, exit_code);
   add_synth(app, exit_code);
   add_tokenize(app, exit_code);
   try {

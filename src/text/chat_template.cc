@@ -203,11 +203,11 @@ Result<jinja::Rendered> ChatTemplate::render(const ChatRequest& request) const {
   auto variables = variables_;
   const auto set = [&](const std::string& name, ChatValue value) { variables.emplace_back(name, std::move(value)); };
   set("documents", ChatValue::none());
-  for (const auto& [name, value] : request.options) {
-    const bool special_token =
-        name.ends_with("_token") && std::any_of(variables_.begin(), variables_.end(), [&](const auto& v) { return v.first == name; });
-    if (!special_token) set(name, with_origin(value, untrusted));
-  }
+  const auto is_own_token = [&](const std::string& name) {
+    return name.ends_with("_token") && std::any_of(variables_.begin(), variables_.end(), [&](const auto& v) { return v.first == name; });
+  };
+  for (const auto& [name, value] : request.options)
+    if (!is_own_token(name)) set(name, with_origin(value, untrusted));
   set("messages", ChatValue(std::move(messages)));
   set("tools", request.tools.is_missing() ? ChatValue::none() : with_origin(request.tools, untrusted));
   set("add_generation_prompt", ChatValue::boolean(request.add_generation_prompt));

@@ -100,7 +100,7 @@ Value slice(RenderState& s, const Value& base, const Value& begin, const Value& 
   if (base.is_undefined()) return s.fail_undefined(base);
   const bool string = base.is_string();
   if (!string && (!base.is(Type::kList) || !base.as_list().indexable()))
-    return Value::undefined(fmt::format("{} object cannot be sliced", type_name(base)));
+    return s.fail(fmt::format("'{}' object cannot be sliced", type_name(base)));
   const Text text = string ? base.as_text() : Text();
   const bool ascii = !string || text.empty() || text.buffer()->ascii;
   if (!ascii) s.meter().take_steps(static_cast<int64_t>(text.size() / 32));
@@ -111,7 +111,7 @@ Value slice(RenderState& s, const Value& base, const Value& begin, const Value& 
   for (size_t i = 0; i < 3; ++i) {
     const Value& v = *parts[i];
     if (v.is_missing() || v.is_none()) continue;
-    if (!v.is_whole()) return Value::undefined(fmt::format("{} object has no such slice", type_name(base)));
+    if (!v.is_whole()) return s.fail("slice indices must be integers or None");
     // Beyond 64 bits is beyond every list.
     at[i] = v.is(Type::kBigInt) ? (v.as_big() > 0 ? INT64_MAX / 4 : -INT64_MAX / 4) : std::clamp(v.as_int(), -INT64_MAX / 4, INT64_MAX / 4);
   }

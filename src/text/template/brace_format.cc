@@ -109,7 +109,6 @@ class BraceFormat {
         const auto index = part.find_first_not_of("0123456789") == std::string_view::npos ? parse_integer(part, 10) : std::nullopt;
         v = item(s_, v, index ? *index : s_.text(part));
       }
-      if (v.is_undefined()) return s_.fail_undefined(v);
       at = attribute_part ? end : end + 1;
     }
     return v;
@@ -154,7 +153,7 @@ class BraceFormat {
     }
     if (now() == '0') {
       if (spec.align == 0) {
-        spec.align = '=';
+        spec.zeros = true;
         spec.fill = text.part(at, at + 1);
       }
       ++at;
@@ -180,7 +179,7 @@ class BraceFormat {
       return;
     }
     if (v.is_string()) {
-      if ((spec.type != 0 && spec.type != 's') || spec.align == '=' || spec.sign != '-' || spec.grouping != 0 || spec.alternate) {
+      if ((spec.type != 0 && spec.type != 's') || spec.align == '=' || spec.sign != 0 || spec.grouping != 0 || spec.alternate) {
         s_.fail(fmt::format("Invalid format specifier '{}' for object of type 'str'", spec_text.view()));
         return;
       }
@@ -188,6 +187,7 @@ class BraceFormat {
       if (spec.precision >= 0) text = text.part(0, char_offset(text.view(), static_cast<size_t>(spec.precision)));
       return append_padded(s_, out, text, spec, false);
     }
+    if (spec.zeros) spec.align = '=';
     const bool real = v.is(Type::kFloat);
     const std::string_view types = real ? "eEfFgGn%" : "bcdoxXneEfFgG%";
     const bool float_type = std::string_view("eEfFgG%").find(spec.type) != std::string_view::npos;
@@ -198,7 +198,7 @@ class BraceFormat {
     }
     TextBuilder body(s_.meter());
     if (spec.type == 'c') {
-      if (!v.is(Type::kInt) || v.as_int() < 0 || v.as_int() > 0x10FFFF || (v.as_int() >= 0xD800 && v.as_int() <= 0xDFFF)) {
+      if (v.is(Type::kBigInt) || v.as_int() < 0 || v.as_int() > 0x10FFFF || (v.as_int() >= 0xD800 && v.as_int() <= 0xDFFF)) {
         s_.fail("%c arg not in range");
         return;
       }
@@ -214,11 +214,14 @@ class BraceFormat {
   }
 
   static std::string zero_filled(std::string digits, const FormatSpec& spec) {
-    const size_t sign = digits.find_first_of("0123456789abcdefABCDEF");
-    const size_t group = spec.type == 'x' || spec.type == 'X' || spec.type == 'b' || spec.type == 'o' ? 4 : 3;
+    const bool hex = spec.type == 'x' || spec.type == 'X';
+    const std::string_view kinds = hex ? "0123456789abcdefABCDEF" : "0123456789";
+    const size_t sign = digits.find_first_of(kinds);
+    if (sign == std::string::npos) return digits;
+    const size_t group = hex || spec.type == 'b' || spec.type == 'o' ? 4 : 3;
     const int64_t most = std::min<int64_t>(spec.width, 4 * kMostPrecision);
     while (static_cast<int64_t>(digits.size()) < most) {
-      const size_t first_separator = std::min(digits.find(spec.grouping, sign), std::min(digits.find('.', sign), digits.size()));
+      const size_t first_separator = std::min(digits.find_first_not_of(kinds, sign), digits.size());
       if (first_separator - sign == group)
         digits.insert(sign, std::string("0") + spec.grouping);
       else

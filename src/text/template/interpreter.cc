@@ -170,6 +170,7 @@ void Interpreter::run_filter_block(const Statement& st, Frame& frame, TextBuilde
   run(st.body, *scope, text);
   if (s_.failed()) return;
   const Value v = filter(*st.expression, *scope, Value(text.finish()));
+  if (!s_.failed() && !v.is_string()) s_.fail(fmt::format("a filter block ends in {}, not in text", type_name(v)));
   if (!s_.failed()) append_text(s_, out, v);
 }
 

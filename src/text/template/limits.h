@@ -9,7 +9,7 @@ namespace baton::text::jinja {
 struct Limits {
   size_t output_bytes = size_t{64} << 20;  // of the rendered text
   size_t live_bytes = size_t{256} << 20;   // of values that exist at once, output included
-  int64_t steps = 20'000'000;              // expressions and statements evaluated, plus one for every 32 bytes or 4 items handled
+  int64_t steps = 10'000'000;              // expressions and statements evaluated, plus one for every 32 bytes or 4 items handled
   int depth = 800;                         // of expressions, statements and calls inside each other while rendering
 };
 

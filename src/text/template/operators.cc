@@ -105,10 +105,10 @@ Value whole_arithmetic(RenderState& s, std::string_view op, const Value& a, cons
 }
 
 Value repeated(RenderState& s, const Value& what, const Value& times) {
-  const bool large = times.is(Type::kBigInt) && times.as_big() > 0;
-  const auto n = times.is(Type::kBigInt) || times.as_int() < 0 ? size_t{0} : static_cast<size_t>(times.as_int());
+  if (times.is(Type::kBigInt)) return s.fail("cannot fit 'int' into an index-sized integer");
+  const auto n = times.as_int() < 0 ? size_t{0} : static_cast<size_t>(times.as_int());
   const size_t size = what.is_string() ? what.view().size() : what.as_list().items.size();
-  if (size != 0 && (large || n > s.meter().limits().live_bytes / size)) {
+  if (size != 0 && n > s.meter().limits().live_bytes / size) {
     s.meter().take_bytes(SIZE_MAX);
     return s.fail("");
   }
@@ -194,7 +194,7 @@ Value arithmetic(RenderState& s, std::string_view op, const Value& a, const Valu
   }
   if (op == "*" && (a.is_string() || is_sequence(a)) && b.is_whole()) return repeated(s, a, b);
   if (op == "*" && (b.is_string() || is_sequence(b)) && a.is_whole()) return repeated(s, b, a);
-  if (op == "%" && a.is_string() && !b.is_undefined()) return percent_format(s, a, b);
+  if (op == "%" && a.is_string()) return percent_format(s, a, b);
   return unsupported(s, op, a, b);
 }
 

@@ -38,6 +38,11 @@ bool remainder_is(RenderState& s, const Value& v, const Value& by, int64_t wante
   return compare(s, "==", arithmetic(s, "%", v, by), Value::integer(wanted));
 }
 
+bool is_key(RenderState& s, const Value& v) {
+  if (!hashable(v)) s.fail(fmt::format("unhashable type: '{}'", type_name(v)));
+  return !s.failed();
+}
+
 bool same_as(RenderState&, const Value& a, const Value& b) {
   if (a.type() != b.type()) return false;
   switch (a.type()) {
@@ -81,8 +86,9 @@ constexpr Entry kTests[] = {
     {"divisibleby", [](RenderState& s, const Value& v, const Value& by) { return remainder_is(s, v, by, 0); }, true},
     {"lower", [](RenderState& s, const Value& v, const Value&) { return same_case(to_text(s, v), is_lower, is_upper); }},
     {"upper", [](RenderState& s, const Value& v, const Value&) { return same_case(to_text(s, v), is_upper, is_lower); }},
-    {"filter", [](RenderState&, const Value& v, const Value&) { return v.is_string() && filter_problem(v.view()).empty(); }},
-    {"test", [](RenderState&, const Value& v, const Value&) { return v.is_string() && is_test(v.view()); }},
+    {"filter",
+     [](RenderState& s, const Value& v, const Value&) { return is_key(s, v) && v.is_string() && filter_problem(v.view()).empty(); }},
+    {"test", [](RenderState& s, const Value& v, const Value&) { return is_key(s, v) && v.is_string() && is_test(v.view()); }},
     {"sameas", same_as, true},
     {"in", [](RenderState& s, const Value& v, const Value& where) { return contains(s, where, v); }, true},
     {"eq", [](RenderState& s, const Value& a, const Value& b) { return compare(s, "==", a, b); }, true},

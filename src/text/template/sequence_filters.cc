@@ -47,14 +47,15 @@ Value without_case(RenderState& s, const Value& v, bool case_sensitive) {
   return v.is_string() && !case_sensitive ? Value(lower(s, v.as_text())) : v;
 }
 
-// Stable, by keys of equal length for all; the first place where two differ decides.
+// Stable, by keys of equal length for all; the first place where two differ decides. `as_lists`: Python compares lists of keys, where equal
+// ones need no order; otherwise single keys, which do.
 using Keyed = std::pair<std::vector<Value>, Value>;
-std::vector<Value> sorted(RenderState& s, std::vector<Keyed> keyed, bool reverse) {
+std::vector<Value> sorted(RenderState& s, std::vector<Keyed> keyed, bool reverse, bool as_lists) {
   std::stable_sort(keyed.begin(), keyed.end(), [&](const Keyed& a, const Keyed& b) {
     if (!s.take_items(4)) return false;
     const auto& [x, y] = reverse ? std::tie(b.first, a.first) : std::tie(a.first, b.first);
     for (size_t i = 0; i < x.size(); ++i)
-      if (x.size() == 1 || !compare(s, "==", x[i], y[i])) return compare(s, "<", x[i], y[i]);
+      if (!as_lists || !compare(s, "==", x[i], y[i])) return compare(s, "<", x[i], y[i]);
     return false;
   });
   std::vector<Value> out;
@@ -136,7 +137,7 @@ Value filter_sort(RenderState& s, const Value& v, const Bound& b) {
     for (const Path& path : paths) keys.push_back(without_case(s, path.of(s, i), case_sensitive));
     keyed.emplace_back(std::move(keys), std::move(i));
   }
-  return s.list(sorted(s, std::move(keyed), truth(b[0])));
+  return s.list(sorted(s, std::move(keyed), truth(b[0]), true));
 }
 
 Value filter_dictsort(RenderState& s, const Value& v, const Bound& b) {
@@ -147,7 +148,7 @@ Value filter_dictsort(RenderState& s, const Value& v, const Bound& b) {
   std::vector<Keyed> keyed;
   for (const auto& [key, value] : v.as_dict().entries)
     keyed.push_back({{without_case(s, by == "key" ? key : value, truth(b[0]))}, s.list({key, value}, List::Flavour::kTuple)});
-  return s.list(sorted(s, std::move(keyed), truth(b[2])));
+  return s.list(sorted(s, std::move(keyed), truth(b[2]), false));
 }
 
 Value filter_unique(RenderState& s, const Value& v, const Bound& b) {
@@ -268,7 +269,7 @@ Value filter_groupby(RenderState& s, const Value& v, const Bound& b) {
     groups.push_back(s.list({shown, s.list(std::move(group))}, List::Flavour::kGroup));
     group.clear();
   };
-  for (Value& i : sorted(s, std::move(keyed), false)) {
+  for (Value& i : sorted(s, std::move(keyed), false, false)) {
     if (!s.take_items(2)) break;
     Value key = without_case(s, path.of(s, i, b[1]), case_sensitive);
     if (!group.empty() && !compare(s, "==", key, group_key)) close();

@@ -62,13 +62,19 @@ Value filter_indent(RenderState& s, const Value& v, const Bound& b) {
 
 Value filter_truncate(RenderState& s, const Value& v, const Bound& b) {
   if (v.is_undefined()) return v;
-  if (!v.is_string()) return s.fail(fmt::format("truncate() needs text, not {}", type_name(v)));
   const int64_t length = b[0].is(Type::kInt) ? b[0].as_int() : 255;
   const bool kill_words = truth(b[1]);
   const Text end = b[2].is_string() ? b[2].as_text() : Text::of("...");
   const int64_t leeway = b[3].is(Type::kInt) ? b[3].as_int() : 5;
   const auto end_chars = static_cast<int64_t>(count_chars(end.view()));
   if (length < end_chars || leeway < 0) return s.fail("truncate(): the length is smaller than what is appended");
+  if (!v.is_string()) {
+    // Short lists pass, as they do in Python.
+    const bool list = v.is(Type::kList), dict = v.is(Type::kDict);
+    const size_t items = list ? v.as_list().items.size() : dict ? v.as_dict().entries.size() : SIZE_MAX;
+    if (items < static_cast<size_t>(INT32_MAX) && static_cast<int64_t>(items) - leeway <= length) return v;
+    return s.fail(fmt::format("truncate() needs text, not {}", type_name(v)));
+  }
   const Text text = v.as_text();
   const auto size = static_cast<int64_t>(count_chars(text.view()));
   s.meter().take_steps(static_cast<int64_t>(text.size() / 32));

@@ -134,7 +134,7 @@ class PercentFormat {
     out_.append(text_, copied, view_.size());
     const bool tuple = values_.is(Type::kList) && values_.as_list().is_tuple();
     const size_t given = tuple ? values_.as_list().items.size() : 1;
-    const bool may_stay = values_.is(Type::kDict) || (values_.is(Type::kList) && !tuple);
+    const bool may_stay = values_.is(Type::kDict) || values_.is_undefined() || (values_.is(Type::kList) && !tuple);
     if (!s_.failed() && next_ < given && !may_stay && !by_name_) return s_.fail("not all arguments converted during string formatting");
     return out_.finish();
   }
@@ -267,7 +267,8 @@ class PercentFormat {
 
   void append_character(const Value& v, TextBuilder& body) {
     if (v.is_string() && count_chars(v.view()) == 1) return body.append(v.as_text());
-    if (v.is(Type::kInt) && v.as_int() >= 0 && v.as_int() <= 0x10FFFF && (v.as_int() < 0xD800 || v.as_int() > 0xDFFF))
+    if ((v.is(Type::kInt) || v.is(Type::kBool)) && v.as_int() >= 0 && v.as_int() <= 0x10FFFF &&
+        (v.as_int() < 0xD800 || v.as_int() > 0xDFFF))
       return body.append_char(static_cast<char32_t>(v.as_int()), v.untrusted());
     s_.fail("%c requires an int or a character");
   }

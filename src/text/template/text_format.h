@@ -12,8 +12,9 @@ Value brace_format(RenderState& s, const Text& pattern, const Arguments& a);
 // [[fill]align][sign][#][0][width][grouping][.precision][type]
 struct FormatSpec {
   Text fill = Text::of(" ");
-  char align = 0;  // < > ^ =, or 0: as the type has it
-  char sign = '-';
+  char align = 0;      // < > ^ =, or 0: as the type has it
+  char sign = 0;       // + - or a space, or 0: as -
+  bool zeros = false;  // a 0 in front of the width: numbers are filled behind their sign
   bool alternate = false;
   char grouping = 0;  // , or _
   int64_t width = 0;

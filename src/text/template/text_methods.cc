@@ -501,7 +501,9 @@ Text centered(RenderState& s, const Text& text, int64_t width, const Text& fill)
   return out.finish();
 }
 
-Value call_text_method(RenderState& s, const Value& self, std::string_view name, const Arguments& a) {
+namespace {
+
+Value result_of(RenderState& s, const Value& self, std::string_view name, const Arguments& a) {
   const Text text = self.as_text();
   if (name == "find" || name == "rfind" || name == "index" || name == "rindex" || name == "count") return find(s, text, name, a);
   if (name == "startswith" || name == "endswith") return starts_or_ends(s, text, name, a);
@@ -528,8 +530,19 @@ Value call_text_method(RenderState& s, const Value& self, std::string_view name,
     s.meter().take_steps(static_cast<int64_t>(text.size() / 8));
     return is_class(text, name);
   }
-  const Value result = text_result(s, self, name, a);
-  return result.is_string() ? result.with_markup(self.markup()) : result;
+  return text_result(s, self, name, a);
+}
+
+}  // namespace
+
+Value call_text_method(RenderState& s, const Value& self, std::string_view name, const Arguments& a) {
+  Value result = result_of(s, self, name, a);
+  if (!self.markup()) return result;
+  // What comes of safe text is safe.
+  if (result.is_string() && !name.starts_with("format")) return result.with_markup(true);
+  if (result.is(Type::kList))
+    for (Value& v : result.as_list().items) v = v.with_markup(true);
+  return result;
 }
 
 }  // namespace baton::text::jinja
