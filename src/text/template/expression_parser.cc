@@ -466,9 +466,24 @@ ExpressionPtr ExpressionParser::filters(ExpressionPtr base, bool first_inline) {
     while (skip_operator(".")) e->name += "." + next().text;
     if (const std::string problem = filter_problem(e->name); !problem.empty()) fail_at(t.line, problem);
     if (at_operator("(")) call_arguments(e->call);
+    check_names_in(*e);
     base = std::move(e);
   }
   return base;
+}
+
+// map('upper') and select('odd') name filters and tests in their arguments.
+void ExpressionParser::check_names_in(const Expression& filter) {
+  const bool by_attribute = filter.name == "selectattr" || filter.name == "rejectattr";
+  const size_t at = by_attribute ? 1 : 0;
+  if (filter.call.positional.size() <= at || failed_) return;
+  const Value& name = filter.call.positional[at]->constant;
+  if (!name.is_string()) return;
+  if (filter.name == "map") {
+    if (const std::string problem = filter_problem(name.view()); !problem.empty()) fail_at(filter.line, problem);
+  } else if (by_attribute || filter.name == "select" || filter.name == "reject") {
+    if (!is_test(name.view())) fail_at(filter.line, fmt::format("there is no test '{}'", name.view()));
+  }
 }
 
 ExpressionPtr ExpressionParser::filters_and_tests(ExpressionPtr base) {

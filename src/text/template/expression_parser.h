@@ -92,6 +92,7 @@ class ExpressionParser {
   ExpressionPtr bracketed();
   ExpressionPtr call(ExpressionPtr base);
   void call_arguments(CallArguments& out);
+  void check_names_in(const Expression& filter);
   ExpressionPtr filters_and_tests(ExpressionPtr base);
   ExpressionPtr test(ExpressionPtr base);
   // Operators in a row: the tree gets as deep, and is walked recursively.

@@ -28,6 +28,8 @@ Value filter_int(RenderState& s, const Value& v, const Bound& b) {
   std::optional<Value> i;
   bool untrusted = v.untrusted();
   if (v.is_string()) {
+    const size_t digits = std::min(v.view().size(), size_t{kMostIntegerBits});
+    if (!s.take_items(digits * digits / 64)) return Value::undefined("");
     i = parse_integer(v.view(), base);
     untrusted = v.as_text().any_untrusted();
     if (!i)
@@ -40,6 +42,7 @@ Value filter_int(RenderState& s, const Value& v, const Bound& b) {
 
 Value filter_float(RenderState& s, const Value& v, const Bound& b) {
   if (v.is_undefined()) return s.fail_undefined(v);
+  if (v.is(Type::kBigInt) && std::isinf(v.to_float())) return s.fail("a whole number is too large for a float");
   if (v.is_number()) return Value::real(v.to_float(), v.untrusted());
   if (v.is_string())
     if (const auto d = parse_float(v.view())) return Value::real(*d, v.as_text().any_untrusted());

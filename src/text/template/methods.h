@@ -18,10 +18,6 @@ enum class Side { kLeft, kRight, kBoth };
 Value stripped(RenderState& s, const Value& self, const Value& chars, Side side);
 Text replaced(RenderState& s, const Text& text, std::string_view from, const Text& to, int64_t most);
 Text joined(RenderState& s, const Text& separator, const std::vector<Value>& items, bool only_text);
-Text upper(RenderState& s, const Text& text);
-Text lower(RenderState& s, const Text& text);
-Text capitalized(RenderState& s, const Text& text);
-Text title_words(RenderState& s, const Text& text);  // as the filter `title` has it, which cuts words at fewer places than str.title()
 std::vector<Value> split_lines(RenderState& s, const Text& text, bool keep_ends);
 Text centered(RenderState& s, const Text& text, int64_t width, const Text& fill);
 

@@ -90,6 +90,8 @@ Value whole_arithmetic(RenderState& s, std::string_view op, const Value& a, cons
     if (op == "*" && !__builtin_mul_overflow(x, y, &r)) return Value::integer(r, untrusted);
   }
   const BigInt x = a.to_big(), y = b.to_big();
+  const auto words = [](const BigInt& i) { return i == 0 ? 1 : static_cast<int64_t>(msb(abs(i)) / 64 + 1); };
+  if (!s.meter().take_steps(words(x) * words(y) / 8)) return s.fail("");
   if (op == "+") return checked(s, x + y, untrusted);
   if (op == "-") return checked(s, x - y, untrusted);
   if (op == "*") return checked(s, x * y, untrusted);
@@ -182,6 +184,10 @@ Value arithmetic(RenderState& s, std::string_view op, const Value& a, const Valu
   if (a.is_number() && b.is_number()) {
     const bool untrusted = a.untrusted() || b.untrusted();
     if (op == "**") return power(s, a, b, untrusted);
+    if (a.is(Type::kFloat) || b.is(Type::kFloat)) {
+      if (std::isinf(a.to_float()) && a.is(Type::kBigInt)) return s.fail("a whole number is too large for a float");
+      if (std::isinf(b.to_float()) && b.is(Type::kBigInt)) return s.fail("a whole number is too large for a float");
+    }
     if (a.is(Type::kFloat) || b.is(Type::kFloat)) return float_arithmetic(s, op, a.to_float(), b.to_float(), untrusted);
     return whole_arithmetic(s, op, a, b, untrusted);
   }

@@ -77,7 +77,7 @@ void append_list(RenderState& s, TextBuilder& out, const List& list) {
 
 std::string integer_text(RenderState& s, const Value& v) {
   if (!v.is(Type::kBigInt)) return fmt::format("{}", v.as_int());
-  s.take_items(msb(abs(v.as_big())) / 4);
+  s.take_items(msb(abs(v.as_big())) * 2);
   return integer_digits(v);
 }
 

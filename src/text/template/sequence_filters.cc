@@ -6,6 +6,7 @@
 #include "text/template/filter_table.h"
 #include "text/template/methods.h"
 #include "text/template/number.h"
+#include "text/template/text_case.h"
 #include "text/utf8.h"
 
 namespace baton::text::jinja {

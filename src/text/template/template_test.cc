@@ -178,6 +178,9 @@ TEST(Template, RefusesWhatItDoesNotKnow) {
   expect_refused("{{ frobnicate(1) }}", 1, "frobnicate");
   expect_refused("{{ x.frobnicate(1) }}", 1, "frobnicate");
   expect_refused("{{ lipsum() }}", 1, "lipsum");
+  expect_refused("{{ x | map('frobnicate') }}", 1, "frobnicate");
+  expect_refused("{{ x | selectattr('a', 'frobnicated') }}", 1, "frobnicated");
+  expect_refused("{{ x | select('frobnicated') }}", 1, "frobnicated");
   expect_refused("{{ x | random }}", 1, "random");
   expect_refused("{{ x.encode('utf8') }}", 1, "encode");
   expect_refused("{{ __import__('os') }}", 1, "__import__");
@@ -210,6 +213,8 @@ TEST(Template, ErrorsNameTheLine) {
   expect_failure("\n\n{{ nope.y }}", 3, "'nope' is undefined");
   expect_failure("{{ 1 + 'a' }}", 1, "unsupported operand");
   expect_failure("{{ 1 // 0 }}", 1, "zero");
+  expect_failure("{{ (10 ** 400) | float }}", 1, "too large for a float");
+  expect_failure("{{ (10 ** 400) * 1.0 }}", 1, "too large for a float");
   expect_failure("{{ 'x' < 1 }}", 1, "not supported");
   expect_failure("{{ nope() }}{% set nope = 1 %}", 1, "'nope' is undefined");
   expect_failure("{% macro m(a) %}{% endmacro %}\n{{ m(1, 2) }}", 2, "not more than");
@@ -251,6 +256,10 @@ TEST(Template, EverythingIsBounded) {
   expect_limit(woven + "{{ ns.a | string | length }}", "");
   expect_limit(woven + "{{ ns.a | tojson }}", "");
   expect_limit(woven + "{{ ns.a in [ns.b] }}", "steps");
+  // Each of these is slow by itself, and takes steps for it.
+  expect_limit("{% for i in range(100000) %}{% set y = (10 ** 4900) // (10 ** 2450) %}{% endfor %}", "steps");
+  expect_limit("{% for i in range(100000) %}{% set y = ('9' * 4900) | int %}{% endfor %}", "steps");
+  expect_limit("{% for i in range(100000) %}{% set y = '%.4000f' % 1e308 %}{% endfor %}", "steps");
   // Text in text, both from messages, in linear time.
   const std::string a(400'000, 'a');
   EXPECT_EQ(text("{{ b in a }}{{ a.find(b) }}{{ a.replace(b, '') | length }}",

@@ -71,6 +71,7 @@ std::string format_number(RenderState& s, const Value& number, const FormatSpec&
   bool negative = false;
   size_t group = 3;
   if (as_float && spec.type != 'd') {
+    s.take_items(static_cast<size_t>(std::max<int64_t>(0, spec.precision)) * 4);
     const double d = number.to_float();
     negative = std::signbit(d) && !std::isnan(d);
     digits = float_digits(d, spec);

@@ -8,6 +8,7 @@
 #include "text/template/characters.h"
 #include "text/template/html_escape.h"
 #include "text/template/methods.h"
+#include "text/template/text_case.h"
 #include "text/template/text_format.h"
 #include "text/template/text_search.h"
 #include "text/utf8.h"
@@ -32,41 +33,6 @@ std::vector<Char> chars_of(RenderState& s, std::string_view text) {
     chars.push_back({c, begin, static_cast<size_t>(p - text.data())});
   }
   return chars;
-}
-
-// A walk over characters that rewrites each.
-template <class F>
-Text mapped(RenderState& s, const Text& text, F form_of) {
-  TextBuilder out(s.meter());
-  if (!s.take_items(text.size() / 8)) return out.finish();
-  const std::string_view bytes = text.view();
-  size_t copied = 0;
-  for (const char *p = bytes.data(), *const end = p + bytes.size(); p < end;) {
-    const auto begin = static_cast<size_t>(p - bytes.data());
-    const char32_t c = read_valid_char(p);
-    const auto behind = static_cast<size_t>(p - bytes.data());
-    const CaseForm form = form_of(c, begin);
-    if (form.count == 1 && form.chars[0] == c) continue;
-    out.append(text, copied, begin);
-    for (int i = 0; i < form.count; ++i) out.append_char(form.chars[i], text.untrusted_at(begin));
-    copied = behind;
-  }
-  out.append(text, copied, bytes.size());
-  return out.finish();
-}
-
-CaseForm lower_in(std::string_view bytes, char32_t c, size_t at) {
-  if (c == 0x3A3) return {{is_final_sigma(bytes, at) ? char32_t{0x3C2} : char32_t{0x3C3}}, 1};
-  return lower_of(c);
-}
-
-Text titled(RenderState& s, const Text& text) {
-  bool inside = false;
-  return mapped(s, text, [&](char32_t c, size_t at) {
-    const CaseForm form = inside ? lower_in(text.view(), c, at) : title_of(c);
-    inside = is_cased(c);
-    return form;
-  });
 }
 
 // The part of `text` in [from, to) as Python slices it, in bytes; false if it is empty because it lies outside.
@@ -227,34 +193,6 @@ Value partition(RenderState& s, const Text& text, std::string_view name, const A
                 List::Flavour::kTuple);
 }
 
-// all() of a class over the characters, false for empty text; for cased classes at least one must be cased.
-Value is_class(const Text& text, std::string_view name) {
-  const std::string_view v = text.view();
-  if (name == "isascii") return Value::boolean(text.ascii());
-  const bool cased_class = name == "islower" || name == "isupper";
-  bool any = false, in_word = false;
-  for (const char *p = v.data(), *const end = p + v.size(); p < end;) {
-    const char32_t c = read_valid_char(p);
-    bool fits = true;
-    if (name == "isalnum") fits = is_alnum(c);
-    if (name == "isalpha") fits = is_alpha(c);
-    if (name == "isdecimal") fits = is_decimal(c);
-    if (name == "isdigit") fits = is_digit(c);
-    if (name == "isnumeric") fits = is_numeric(c);
-    if (name == "isprintable") fits = is_printable(c);
-    if (name == "isspace") fits = is_space(c);
-    if (cased_class) fits = name == "islower" ? !is_upper(c) && !is_title(c) : !is_lower(c) && !is_title(c);
-    if (name == "istitle") {
-      if (is_upper(c) || is_title(c)) fits = !in_word;
-      if (is_lower(c)) fits = in_word;
-      in_word = is_cased(c);
-    }
-    if (!fits) return Value::boolean(false);
-    any |= cased_class || name == "istitle" ? is_cased(c) : true;
-  }
-  return Value::boolean(any || name == "isprintable");
-}
-
 Value aligned(RenderState& s, const Text& text, std::string_view name, const Arguments& a) {
   constexpr std::array<std::string_view, 2> kNames = {"width", "fillchar"};
   const auto b = bind_arguments(s, name, a, kNames, 1);
@@ -331,12 +269,6 @@ Value replace(RenderState& s, const Value& self, const Arguments& a) {
   return replaced(s, self.as_text(), b[0].view(), to, integer_or(s, "replace", b[2], -1));
 }
 
-Value swapped(RenderState& s, const Text& text) {
-  return mapped(s, text, [&](char32_t c, size_t at) {
-    return is_upper(c) ? lower_in(text.view(), c, at) : is_lower(c) ? upper_of(c) : CaseForm{{c}, 1};
-  });
-}
-
 Value text_result(RenderState& s, const Value& self, std::string_view name, const Arguments& a) {
   const Text text = self.as_text();
   constexpr std::array<std::string_view, 1> kOne = {"value"};
@@ -356,51 +288,14 @@ Value text_result(RenderState& s, const Value& self, std::string_view name, cons
   if (name == "removeprefix" || name == "removesuffix") return removed(s, text, name, a);
   bind_arguments(s, name, a, {}, 0);
   if (name == "upper") return upper(s, text);
-  if (name == "lower" || name == "casefold") {
-    if (name == "lower") return lower(s, text);
-    // As lower(), but what has no single lower form is taken apart.
-    return mapped(s, text, [&](char32_t c, size_t) {
-      const CaseForm up = upper_of(c);
-      if (up.count == 1) return c == 0x3C2 ? CaseForm{{0x3C3}, 1} : lower_of(c);
-      CaseForm form;
-      for (int i = 0; i < up.count; ++i) form.chars[form.count++] = lower_of(up.chars[i]).chars[0];
-      return form;
-    });
-  }
+  if (name == "lower") return lower(s, text);
+  if (name == "casefold") return case_folded(s, text);
   if (name == "capitalize") return capitalized(s, text);
   if (name == "title") return titled(s, text);
-  return swapped(s, text);
+  return case_swapped(s, text);
 }
 
 }  // namespace
-
-Text upper(RenderState& s, const Text& text) {
-  return mapped(s, text, [](char32_t c, size_t) { return upper_of(c); });
-}
-
-Text lower(RenderState& s, const Text& text) {
-  return mapped(s, text, [&](char32_t c, size_t at) { return lower_in(text.view(), c, at); });
-}
-
-Text capitalized(RenderState& s, const Text& text) {
-  return mapped(s, text, [&](char32_t c, size_t at) { return at == 0 ? title_of(c) : lower_in(text.view(), c, at); });
-}
-
-Text title_words(RenderState& s, const Text& text) {
-  const std::string_view v = text.view();
-  size_t rest = 0;  // where the word goes on behind its first character
-  bool inside = false;
-  return mapped(s, text, [&](char32_t c, size_t at) {
-    if (is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<') {
-      inside = false;
-      return CaseForm{{c}, 1};
-    }
-    if (inside) return lower_in(v.substr(rest), c, at - rest);
-    inside = true;
-    rest = at + read_char(v.data() + at, v.data() + v.size()).bytes;
-    return upper_of(c);
-  });
-}
 
 Value stripped(RenderState& s, const Value& self, const Value& chars, Side side) {
   const Text text = self.as_text();
