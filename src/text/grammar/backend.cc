@@ -83,7 +83,7 @@ Result<std::unique_ptr<GrammarBackend>> GrammarBackend::create(const GrammarVoca
 }
 
 Result<FfiValue> GrammarBackend::compile(const GrammarSpec& spec) const {
-  const FfiValue yes = FfiValue::of(true), no = FfiValue::of(false), none;
+  const FfiValue yes = FfiValue::of(true), no = FfiValue::of(false), none{};
   const auto schema = [&](std::string_view text) {
     const FfiValue value = ffi_->string(text), space = FfiValue::of(kMostWhitespace);
     return ffi_->call(methods_.compile_json_schema, {&compiler_, &value, &yes, &none, &none, &yes, &space, &no});
@@ -131,7 +131,7 @@ Result<size_t> GrammarBackend::bytes(const FfiValue& grammar) const {
 }
 
 Result<FfiValue> GrammarBackend::matcher(const FfiValue& grammar) const {
-  const FfiValue none, no = FfiValue::of(false), unlimited = FfiValue::of(int64_t{-1});
+  const FfiValue none{}, no = FfiValue::of(false), unlimited = FfiValue::of(int64_t{-1});
   return ffi_->call(methods_.create_matcher, {&grammar, &none, &no, &unlimited, &none});
 }
 
