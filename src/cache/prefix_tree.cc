@@ -14,66 +14,125 @@ namespace baton::cache {
 namespace {
 
 constexpr Node kEmpty = -1;
-constexpr size_t kPageBytes = kPageUnits * sizeof(Unit);
+constexpr size_t kHalfBytes = kPageUnits * sizeof(uint32_t);
 // Pages whose keys are computed, and whose memory is asked for, before the first of them is compared: a tree of a million pages lies far
 // outside any processor cache, and waiting for one page after the other would cost several times the work.
 constexpr size_t kAhead = 16;
 
-void prefetch_page(const void* p) {
-  for (size_t line = 0; line < kPageBytes; line += 64) __builtin_prefetch(static_cast<const char*>(p) + line);
-}
-
-// A match touches a page's units once, far apart: on small memory pages every one of them would miss the TLB too.
-Unit* allocate_units(int32_t pages) {
-  constexpr size_t kHugePage = 2 << 20;
-  const size_t bytes = (static_cast<size_t>(pages) * kPageBytes + kHugePage - 1) / kHugePage * kHugePage;
-  void* p = std::aligned_alloc(kHugePage, bytes > 0 ? bytes : kHugePage);
-  BATON_CHECK_MSG(p != nullptr, "no memory for the units of {} pages", pages);
-  madvise(p, bytes, MADV_HUGEPAGE);
-  return static_cast<Unit*>(p);
+void prefetch_half(const void* p) {
+  for (size_t line = 0; line < kHalfBytes; line += 64) __builtin_prefetch(static_cast<const char*>(p) + line);
 }
 
 }  // namespace
 
-PrefixTree::PrefixTree(IdPool& pages)
-    : pages_(pages), nodes_(static_cast<size_t>(pages.capacity())), units_(allocate_units(pages.capacity())),
-      table_(std::bit_ceil(static_cast<size_t>(pages.capacity()) * 2 + 2), kEmpty), mask_(table_.size() - 1), leaves_(pages.capacity()) {}
-
-uint64_t PrefixTree::key_of(uint64_t before, const Unit* units) { return XXH3_64bits_withSeed(units, kPageBytes, before); }
-
-bool PrefixTree::stands_for(Node node, Node parent, uint64_t salt, const Unit* units) const {
-  const Entry& e = at(node);
-  return e.parent == parent && e.salt == salt && std::memcmp(this->units(node), units, kPageBytes) == 0;
+// A match touches a page's units once, far apart: on small memory pages every one of them would miss the TLB too.
+PrefixTree::HalfArray PrefixTree::allocate_halves(int32_t pages) {
+  constexpr size_t kHugePage = 2 << 20;
+  const size_t bytes = (static_cast<size_t>(pages) * kHalfBytes + kHugePage - 1) / kHugePage * kHugePage;
+  void* p = std::aligned_alloc(kHugePage, bytes > 0 ? bytes : kHugePage);
+  BATON_CHECK_MSG(p != nullptr, "no memory for the units of {} pages", pages);
+  madvise(p, bytes, MADV_HUGEPAGE);
+  return HalfArray(static_cast<uint32_t*>(p));
 }
 
-Node PrefixTree::find(uint64_t key, Node parent, uint64_t salt, const Unit* units) const {
-  for (size_t i = key & mask_; table_[i] != kEmpty; i = (i + 1) & mask_)
-    if (at(table_[i]).key == key && stands_for(table_[i], parent, salt, units)) return table_[i];
+void PrefixTree::Halves::split(const Unit* units) {
+  uint32_t any = 0;
+  for (size_t i = 0; i < kPageUnits; ++i) {
+    low[i] = static_cast<uint32_t>(units[i]);
+    high[i] = static_cast<uint32_t>(units[i] >> 32U);
+    any |= high[i];
+  }
+  wide = any != 0;
+}
+
+PrefixTree::Halves PrefixTree::stored(Node node) const {
+  Halves h;
+  h.wide = at(node).wide;
+  std::copy_n(low(node), kPageUnits, h.low.begin());
+  if (h.wide)
+    std::copy_n(high(node), kPageUnits, h.high.begin());
+  else
+    h.high.fill(0);
+  return h;
+}
+
+PrefixTree::PrefixTree(IdPool& pages)
+    : pages_(pages), nodes_(static_cast<size_t>(pages.capacity())), low_(allocate_halves(pages.capacity())),
+      high_(allocate_halves(pages.capacity())), table_(std::bit_ceil(static_cast<size_t>(pages.capacity()) * 2 + 2), Place{0, kEmpty}),
+      mask_(table_.size() - 1), leaves_(pages.capacity()) {}
+
+// Hashes of pages, chained by a multiplication: seeding XXH3 instead would set up a secret for every page. Keys need not resist an
+// adversary, since lookups compare the units.
+uint64_t PrefixTree::key_of(uint64_t before, const Halves& units) {
+  constexpr uint64_t kOdd = 0x9FB21C651E98DF25;
+  uint64_t hash = XXH3_64bits(units.low.data(), kHalfBytes);
+  if (units.wide) hash ^= std::rotl(XXH3_64bits(units.high.data(), kHalfBytes), 17);
+  const uint64_t mixed = (std::rotl(before, 29) ^ hash) * kOdd;
+  return mixed ^ (mixed >> 32U);
+}
+
+bool PrefixTree::stands_for(Node node, Node parent, uint64_t salt, const Halves& units) const {
+  const Entry& e = at(node);
+  return e.parent == parent && e.salt == salt && e.wide == units.wide && std::memcmp(low(node), units.low.data(), kHalfBytes) == 0 &&
+         (!units.wide || std::memcmp(high(node), units.high.data(), kHalfBytes) == 0);
+}
+
+Node PrefixTree::find(uint64_t key, Node parent, uint64_t salt, const Halves& units) const {
+  for (size_t i = key & mask_; table_[i].node != kEmpty; i = (i + 1) & mask_)
+    if (table_[i].tag == tag_of(key) && at(table_[i].node).key == key && stands_for(table_[i].node, parent, salt, units))
+      return table_[i].node;
   return kEmpty;
 }
 
+// The first node with this key's tag: hardly ever another one than find() will look at.
+Node PrefixTree::probe(uint64_t key) const {
+  size_t i = key & mask_;
+  while (table_[i].node != kEmpty && table_[i].tag != tag_of(key)) i = (i + 1) & mask_;
+  return table_[i].node;
+}
+
+// Three groups of pages are under way at any time: of one the keys are computed and its places in the table asked for; of the one before it
+// entries and units are asked for; the one before that is compared. Groups that turn out to lie behind the match cost a little too much.
 int32_t PrefixTree::match(uint64_t salt, std::span<const Unit> units, std::span<Node> out) {
+  struct Group {
+    size_t count = 0;
+    std::array<uint64_t, kAhead> keys;
+    std::array<Halves, kAhead> halves;
+  };
   const size_t limit = std::min(units.size() / kPageUnits, out.size());
+  std::array<Group, 3> groups;
   uint64_t key = salt;
   Node parent = kRoot;
   size_t matched = 0;
-  for (size_t first = 0; first < limit && matched == first; first += kAhead) {
-    const size_t count = std::min(kAhead, limit - first);
-    std::array<uint64_t, kAhead> keys;
-    for (size_t i = 0; i < count; ++i) {
-      key = keys[i] = key_of(key, &units[(first + i) * kPageUnits]);
-      __builtin_prefetch(&table_[key & mask_]);
+  const size_t group_count = (limit + kAhead - 1) / kAhead;
+  for (size_t step = 0; step < group_count + 2; ++step) {
+    if (step < group_count) {
+      Group& g = groups[step % 3];
+      g.count = std::min(kAhead, limit - step * kAhead);
+      for (size_t i = 0; i < g.count; ++i) {
+        g.halves[i].split(&units[(step * kAhead + i) * kPageUnits]);
+        key = g.keys[i] = key_of(key, g.halves[i]);
+        __builtin_prefetch(&table_[key & mask_]);
+      }
     }
-    for (size_t i = 0; i < count; ++i) {
-      const Node likely = table_[keys[i] & mask_];
-      if (likely == kEmpty) continue;
-      __builtin_prefetch(&at(likely));
-      prefetch_page(this->units(likely));
+    if (step >= 1 && step < group_count + 1) {
+      const Group& g = groups[(step - 1) % 3];
+      for (size_t i = 0; i < g.count; ++i) {
+        const Node likely = probe(g.keys[i]);
+        if (likely == kEmpty) continue;
+        __builtin_prefetch(&at(likely));
+        prefetch_half(low(likely));
+      }
     }
-    for (size_t i = 0; i < count; ++i, ++matched) {
-      const Node node = find(keys[i], parent, salt, &units[(first + i) * kPageUnits]);
-      if (node == kEmpty) break;
-      parent = out[matched] = node;
+    if (step >= 2) {
+      const Group& g = groups[(step - 2) % 3];
+      size_t i = 0;
+      for (; i < g.count; ++i) {
+        const Node node = find(g.keys[i], parent, salt, g.halves[i]);
+        if (node == kEmpty) break;
+        parent = out[matched++] = node;
+      }
+      if (i < g.count) break;
     }
   }
   if (parent != kRoot) touch(parent);
@@ -82,15 +141,18 @@ int32_t PrefixTree::match(uint64_t salt, std::span<const Unit> units, std::span<
 
 Node PrefixTree::extend(Node parent, uint64_t salt, std::span<const Unit, kPageUnits> units, int32_t page) {
   BATON_CHECK(parent == kRoot || pages_.owner(parent) == Owner::kCached);
-  const uint64_t key = key_of(parent == kRoot ? salt : at(parent).key, units.data());
-  const Node known = find(key, parent, salt, units.data());
+  Halves halves;
+  halves.split(units.data());
+  const uint64_t key = key_of(parent == kRoot ? salt : at(parent).key, halves);
+  const Node known = find(key, parent, salt, halves);
   if (known != kEmpty) {
     touch(known);
     return known;
   }
   pages_.adopt(page);
-  at(page) = {.key = key, .salt = salt, .parent = parent, .last_use = ++uses_};
-  std::memcpy(this->units(page), units.data(), kPageBytes);
+  at(page) = {.key = key, .salt = salt, .parent = parent, .last_use = ++uses_, .wide = halves.wide};
+  std::copy(halves.low.begin(), halves.low.end(), low(page));
+  if (halves.wide) std::copy(halves.high.begin(), halves.high.end(), high(page));
   insert_key(key, page);
   ++size_;
   if (parent != kRoot) {
@@ -156,21 +218,21 @@ void PrefixTree::remove(Node leaf) {
 
 void PrefixTree::insert_key(uint64_t key, Node node) {
   size_t i = key & mask_;
-  while (table_[i] != kEmpty) i = (i + 1) & mask_;
-  table_[i] = node;
+  while (table_[i].node != kEmpty) i = (i + 1) & mask_;
+  table_[i] = {tag_of(key), node};
 }
 
 // Linear probing without tombstones: entries behind the gap move up as long as that brings them no further from their home.
 void PrefixTree::erase_key(Node node) {
   size_t gap = at(node).key & mask_;
-  while (table_[gap] != node) gap = (gap + 1) & mask_;
-  for (size_t i = (gap + 1) & mask_; table_[i] != kEmpty; i = (i + 1) & mask_) {
-    const size_t home = at(table_[i]).key & mask_;
+  while (table_[gap].node != node) gap = (gap + 1) & mask_;
+  for (size_t i = (gap + 1) & mask_; table_[i].node != kEmpty; i = (i + 1) & mask_) {
+    const size_t home = at(table_[i].node).key & mask_;
     if (((i - home) & mask_) < ((i - gap) & mask_)) continue;
     table_[gap] = table_[i];
     gap = i;
   }
-  table_[gap] = kEmpty;
+  table_[gap] = {0, kEmpty};
 }
 
 void PrefixTree::check_invariants() const {
@@ -192,8 +254,9 @@ void PrefixTree::check_invariants() const {
       pins[static_cast<size_t>(e.parent)] += e.pins > 0 ? 1 : 0;
     }
     pinned += e.pins > 0 ? 1 : 0;
-    BATON_CHECK(e.key == key_of(e.parent == kRoot ? e.salt : at(e.parent).key, units(n)));
-    BATON_CHECK(find(e.key, e.parent, e.salt, units(n)) == n);
+    const Halves units = stored(n);
+    BATON_CHECK(e.key == key_of(e.parent == kRoot ? e.salt : at(e.parent).key, units));
+    BATON_CHECK(find(e.key, e.parent, e.salt, units) == n);
   }
   for (Node n = 0; n < pages_.capacity(); ++n) {
     if (pages_.owner(n) != Owner::kCached) continue;

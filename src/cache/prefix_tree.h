@@ -11,6 +11,7 @@
 // Threads: none of its own. Nothing is allocated after construction; no operation walks more than the pages it names.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -67,7 +68,17 @@ class PrefixTree {
   void check_invariants() const;
 
  private:
-  struct Entry {
+  // The units of a page in halves. Token ids leave the upper ones zero; then these are neither stored nor read, which halves the memory that
+  // a match has to wait for.
+  struct Halves {
+    std::array<uint32_t, kPageUnits> low;
+    std::array<uint32_t, kPageUnits> high;
+    bool wide;  // some upper half is not zero
+
+    void split(const Unit* units);
+  };
+  // One cache line, so that looking at an entry is one wait for memory.
+  struct alignas(64) Entry {
     uint64_t key = 0;  // hash of salt and all units up to and with this page
     uint64_t salt = 0;
     Node parent = kRoot;
@@ -75,15 +86,19 @@ class PrefixTree {
     int32_t leases = 0;
     int32_t pins = 0;       // leases, and children with pins: > 0 keeps the node
     uint64_t last_use = 0;  // by uses_
+    bool wide = false;      // see Halves
   };
 
-  static uint64_t key_of(uint64_t before, const Unit* units);
-  const Unit* units(Node node) const { return units_.get() + static_cast<size_t>(node) * kPageUnits; }
-  Unit* units(Node node) { return units_.get() + static_cast<size_t>(node) * kPageUnits; }
+  static uint64_t key_of(uint64_t before, const Halves& units);
+  Halves stored(Node node) const;
+  uint32_t* low(Node node) const { return low_.get() + static_cast<size_t>(node) * kPageUnits; }
+  uint32_t* high(Node node) const { return high_.get() + static_cast<size_t>(node) * kPageUnits; }
   Entry& at(Node node) { return nodes_[static_cast<size_t>(node)]; }
   const Entry& at(Node node) const { return nodes_[static_cast<size_t>(node)]; }
-  bool stands_for(Node node, Node parent, uint64_t salt, const Unit* units) const;
-  Node find(uint64_t key, Node parent, uint64_t salt, const Unit* units) const;
+  bool stands_for(Node node, Node parent, uint64_t salt, const Halves& units) const;
+  Node find(uint64_t key, Node parent, uint64_t salt, const Halves& units) const;
+  Node probe(uint64_t key) const;
+  static uint32_t tag_of(uint64_t key) { return static_cast<uint32_t>(key >> 32U); }
   void insert_key(uint64_t key, Node node);
   void erase_key(Node node);
   void touch(Node node);
@@ -95,10 +110,18 @@ class PrefixTree {
   IdPool& pages_;
   std::vector<Entry> nodes_;
   struct Free {
-    void operator()(Unit* p) const { std::free(p); }
+    void operator()(uint32_t* p) const { std::free(p); }
   };
-  std::unique_ptr<Unit[], Free> units_;  // [capacity, kPageUnits], on huge pages where the system grants them
-  std::vector<Node> table_;              // open addressing by key; a power of two, at most half full
+  using HalfArray = std::unique_ptr<uint32_t[], Free>;
+  static HalfArray allocate_halves(int32_t pages);
+  HalfArray low_;   // [capacity, kPageUnits], on huge pages where the system grants them
+  HalfArray high_;  // likewise; touched for wide pages alone
+  // The tag, a part of the key, tells nearly all others apart without a look at their nodes.
+  struct Place {
+    uint32_t tag;
+    Node node;
+  };
+  std::vector<Place> table_;  // open addressing by key; a power of two, at most half full
   size_t mask_;
   UseList leaves_;  // the evictable ones
   int32_t size_ = 0;
