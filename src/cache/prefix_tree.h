@@ -68,8 +68,8 @@ class PrefixTree {
   void check_invariants() const;
 
  private:
-  // The units of a page in halves. Token ids leave the upper ones zero; then these are neither stored nor read, which halves the memory that
-  // a match has to wait for.
+  // The units of a page in halves. Token ids leave the upper ones zero; then these are neither stored nor read, which halves the memory
+  // that a match has to wait for.
   struct Halves {
     std::array<uint32_t, kPageUnits> low;
     std::array<uint32_t, kPageUnits> high;
