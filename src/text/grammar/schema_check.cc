@@ -55,6 +55,11 @@ class SchemaCheck {
 
   Status run() {
     BATON_TRY(visit(root_, "", 0));
+    while (!referenced_.empty()) {
+      const auto [target, path] = std::move(referenced_.back());
+      referenced_.pop_back();
+      BATON_TRY(visit(*target, path, 0));
+    }
     for (size_t i = 0; i < nodes_.size(); ++i)
       if (!ends(i)) return wrong("", "refers to itself in a circle, without anything in between");
     return check_finite();
@@ -216,8 +221,8 @@ class SchemaCheck {
       const json::value* target = find(pointer);
       if (target == nullptr)
         return wrong(path, fmt::format("refers to '{}', which is not in it (references have the form #/$defs/NAME)", pointer));
-      // It may lie where no keyword leads. Recursion goes by references, so it does not add to the depth.
-      return visit(*target, std::string(pointer.substr(1)), std::min(depth, kMostDepth / 2));
+      // It may lie where no keyword leads. Later, since references lead on for as long as a client likes.
+      referenced_.emplace_back(target, pointer.substr(1));
     }
     return {};
   }
@@ -282,6 +287,7 @@ class SchemaCheck {
       for (size_t i = nodes_.size(); i-- > 0;)
         if (!nodes_[i].finite && finite(*nodes_[i].schema)) changed = nodes_[i].finite = true;
     }
+    if (changed) return wrong("", "refers on and on; reorder its definitions", Error::Kind::kExhausted);
     if (!nodes_.empty() && !nodes_[0].finite) return wrong("", "requires itself inside of itself: no finite value satisfies it");
     return {};
   }
@@ -316,6 +322,7 @@ class SchemaCheck {
   const json::value& root_;
   const std::string& where_;
   std::vector<Node> nodes_;
+  std::vector<std::pair<const json::value*, std::string>> referenced_;  // not visited yet
   std::unordered_map<const json::object*, size_t> index_;
 };
 
