@@ -118,6 +118,7 @@ bool Scheduler::admit_new(Sequence& s, Cycle& cycle) {
     if (s.choice > 0) return true;  // counted with the first
     metrics_.tokens_matched_kv += kv * kPageUnits;
     metrics_.tokens_matched_state += s.computed;
+    metrics_.tokens_recomputed += kv * kPageUnits - s.computed;
   }
   return true;
 }

@@ -33,6 +33,7 @@ struct Metrics {
   int64_t prompt_tokens = 0;         // of admitted requests
   int64_t tokens_matched_kv = 0;     // of these, whose pages were found
   int64_t tokens_matched_state = 0;  // of these, whose state was found too: not computed again
+  int64_t tokens_recomputed = 0;     // pages were found, but no state behind them: computed again
   int64_t prefill_tokens = 0;        // rows of prompts and of resumed sequences
   int64_t decode_tokens = 0;         // rows of decoding
   int64_t generated_tokens = 0;      // delivered
