@@ -47,7 +47,10 @@ void expect_failure(std::string_view source, int line, std::string_view words, s
 
 void expect_limit(std::string_view source, std::string_view words, std::string_view json = "{}") {
   const auto start = std::chrono::steady_clock::now();
-  const auto r = run(source, json);
+  RenderOptions small;  // so that sanitizers are done soon
+  small.limits.steps = 2'000'000;
+  small.limits.live_bytes = size_t{16} << 20;
+  const auto r = run(source, json, small);
   ASSERT_TRUE(std::holds_alternative<Failure>(r)) << source << " gives text";
   EXPECT_EQ(std::get<Failure>(r).kind, Failure::Kind::kLimit) << source << ": " << std::get<Failure>(r).message;
   EXPECT_NE(std::get<Failure>(r).message.find(words), std::string::npos) << source << ": " << std::get<Failure>(r).message;
