@@ -22,6 +22,7 @@ void Scheduler::expire(Time now) {
 }
 
 void Scheduler::admit(Time now, Cycle& cycle) {
+  if (memory_.completed() < failed_through_) return;
   while (!waiting_.empty() && memory_.slots.free_count() > 0) {
     Sequence& s = **waiting_.begin();
     if (&s == blocked_ && memory_.returns() == blocked_at_) return;
@@ -56,11 +57,13 @@ bool Scheduler::take_for_admission(int64_t count) {
   return memory_.take_pages(pages_scratch_);
 }
 
-// Path of the longest cached run of the sequence's tokens, of at most limit_pages, in path_.
+// Path of the longest cached run of the sequence's tokens, of at most limit_pages, in path_. Whether the tokens behind its last page are
+// the same is not known, so the margin comes off what was found.
 int32_t Scheduler::match(const Sequence& s, int64_t limit_pages) {
   if (!s.request->spec.cache_prompt || limit_pages <= 0) return 0;
   units_.assign(s.tokens.begin(), s.tokens.begin() + limit_pages * kPageUnits);
-  return memory_.tree.match(s.request->salt, units_, std::span(path_).first(static_cast<size_t>(limit_pages)));
+  const int32_t found = memory_.tree.match(s.request->salt, units_, std::span(path_).first(static_cast<size_t>(limit_pages)));
+  return std::max(0, found - options_.match_margin_pages);
 }
 
 // A sequence that starts from its tokens: the first time, or after a retraction that found no room on the host.
@@ -71,7 +74,7 @@ bool Scheduler::admit_new(Sequence& s, Cycle& cycle) {
   if (memory_.slots.free_count() < 1 + others) return false;
 
   const auto known = static_cast<int64_t>(s.tokens.size());
-  const int32_t kv = match(s, (known - 1) / kPageUnits - options_.match_margin_pages);  // the last token's row is needed for its draw
+  const int32_t kv = match(s, (known - 1) / kPageUnits);  // the last token's row is needed for its draw
   const int32_t deepest = memory_.snapshots.deepest(std::span(path_).first(static_cast<size_t>(kv)));
   const int32_t shared = deepest + 1;
   const cache::Node node = shared > 0 ? path_[static_cast<size_t>(deepest)] : cache::kRoot;

@@ -12,6 +12,7 @@ using cache::kPageUnits;
 void Scheduler::complete(std::span<const int32_t> drawn) {
   BATON_CHECK(in_flight() > 0);
   const int64_t number = memory_.completed() + 1;
+  if (number <= failed_through_) return fail();  // it went on with what the failed one left behind
   const Planned& p = planned(number);
   BATON_CHECK_MSG(drawn.size() == p.draws.size(), "{} draws were planned, {} tokens came back", p.draws.size(), drawn.size());
   for (const Planned::End& end : p.ends) cache_pages(*end.sequence, end.computed);
@@ -29,16 +30,19 @@ void Scheduler::complete(std::span<const int32_t> drawn) {
   update_gauges();
 }
 
-// Nobody knows what a failed cycle left behind: all that has run ends, and nothing of the caches is used again.
+// Nobody knows what a failed cycle left behind: all that has run ends, and nothing of the caches is used again. That goes for the cycles
+// behind it that are launched already, too: nobody enters before the last of them is done and the last lease is back.
 void Scheduler::fail() {
   BATON_CHECK(in_flight() > 0);
   const int64_t number = memory_.completed() + 1;
+  if (number > failed_through_) failed_through_ = planned_;
   for (const Planned::Shot& shot : planned(number).shots) memory_.snapshots.release(shot.snapshot);
   while (!running_.empty()) finish(*running_.back(), FinishReason::kFailed);
   for (auto i = waiting_.begin(); i != waiting_.end();) {
     Sequence& s = **i++;
     if (s.has_run) finish(s, FinishReason::kFailed);
   }
+  pending_edits_.clear();
   memory_.complete(number);
   sweep();
   memory_.flush();

@@ -48,6 +48,13 @@ class FakeDevice {
     return drawn;
   }
 
+  // What a failed cycle may leave behind: nothing that is there is what anybody was given.
+  void spoil() {
+    for (Slot& s : slots_) spoil(s.state);
+    for (auto* all : {&host_slots_, &pages_, &host_pages_, &snapshots_})
+      for (auto& tokens : *all) spoil(tokens);
+  }
+
  private:
   struct Slot {
     std::vector<int32_t> state;  // tokens that it has seen
@@ -56,6 +63,8 @@ class FakeDevice {
     int32_t choice = 0;
   };
   using Page = std::vector<int32_t>;
+
+  static void spoil(std::vector<int32_t>& tokens) { std::fill(tokens.begin(), tokens.end(), -7); }
 
   template <class T>
   static T& at(std::vector<T>& all, int32_t id) {

@@ -53,8 +53,10 @@ void Scheduler::grow(Sequence& s, Cycle& cycle) {
     if (held * kPageUnits > s.computed) return;  // not yet in need
     // What is on its way back will do; otherwise the last in order gives way, which may be this one.
     if (memory_.retiring_pages() > 0 || memory_.retiring_leases() > 0 || !draining_.empty()) return;
+    // Choices behind it that await their fork cannot give way yet, and are no reason to go before them: their prompt goes on.
     Sequence* last = last_retractable();
     if (last == nullptr) return;
+    if (last == &s && std::any_of(running_.begin(), running_.end(), [&s](const Sequence* other) { return goes_before(s, *other); })) return;
     retract(*last, cycle);
   }
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/check.h"
 
@@ -18,6 +20,30 @@ Status check_tokens(const std::vector<int32_t>& tokens, const char* field, int64
   for (size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] < 0 || tokens[i] >= vocabulary)
       return invalid(fmt::format("{}[{}] is {}; ids go from 0 to {}", field, i, tokens[i], vocabulary - 1));
+  return {};
+}
+
+// Negated comparisons: a NaN fails them all.
+Status check_sampling(const Sampling& s, int64_t vocabulary) {
+  const auto within = [](float x, float low, float high) { return x >= low && x <= high; };
+  constexpr float kMost = std::numeric_limits<float>::max();
+  if (!within(s.temperature, 0, kMost)) return invalid(fmt::format("temperature is {}; it must be a number from 0 up", s.temperature));
+  if (!within(s.top_p, 0, 1) || s.top_p == 0) return invalid(fmt::format("top_p is {}; it must be above 0 and at most 1", s.top_p));
+  if (s.top_k < 0) return invalid(fmt::format("top_k is {}; it must be 0 (all) or more", s.top_k));
+  if (!within(s.min_p, 0, 1)) return invalid(fmt::format("min_p is {}; it must be from 0 to 1", s.min_p));
+  if (!within(s.repetition_penalty, 0, kMost) || s.repetition_penalty == 0)
+    return invalid(fmt::format("repetition_penalty is {}; it must be a number above 0", s.repetition_penalty));
+  if (!within(s.frequency_penalty, -kMost, kMost))
+    return invalid(fmt::format("frequency_penalty is {}; it must be a number", s.frequency_penalty));
+  if (!within(s.presence_penalty, -kMost, kMost))
+    return invalid(fmt::format("presence_penalty is {}; it must be a number", s.presence_penalty));
+  if (s.logprobs < -1 || s.logprobs > vocabulary)
+    return invalid(fmt::format("logprobs is {}; it must be -1 (none) to {}, the vocabulary", s.logprobs, vocabulary));
+  for (const auto& [token, bias] : s.logit_bias) {
+    if (token < 0 || token >= vocabulary)
+      return invalid(fmt::format("logit_bias is for token {}; ids go from 0 to {}", token, vocabulary - 1));
+    if (std::isnan(bias)) return invalid(fmt::format("logit_bias of token {} is not a number", token));
+  }
   return {};
 }
 
@@ -86,9 +112,10 @@ Status Scheduler::check(const RequestSpec& spec, const SchedulerOptions& o) {
                                o.context_tokens));
   BATON_TRY(check_tokens(spec.prompt, "prompt", o.vocabulary));
   BATON_TRY(check_tokens(spec.stop_tokens, "stop_tokens", o.vocabulary));
+  BATON_TRY(check_sampling(spec.sampling, o.vocabulary));
   if (spec.max_tokens != kUnlimited && spec.max_tokens < 1)
     return invalid(fmt::format("max_tokens is {}; it must be at least 1", spec.max_tokens));
-  if (spec.max_tokens != kUnlimited && prompt + spec.max_tokens > o.context_tokens)
+  if (spec.max_tokens != kUnlimited && spec.max_tokens > o.context_tokens - prompt)
     return invalid(fmt::format("max_tokens is {} and the prompt has {} tokens; together they exceed the context of {}", spec.max_tokens,
                                prompt, o.context_tokens));
   if (spec.min_tokens < 0) return invalid(fmt::format("min_tokens is {}; it must not be negative", spec.min_tokens));

@@ -65,7 +65,8 @@ class Scheduler {
 
   // The oldest planned cycle is done: drawn[i] is the result of its draw i, a token or one of ops/head.h's negative values.
   void complete(std::span<const int32_t> drawn);
-  // It failed: every sequence that has run ends with kFailed, and the caches are emptied.
+  // It failed: every sequence that has run ends with kFailed, and the caches are emptied. Cycles that are planned already still end in
+  // complete() or fail(); what comes of them is ignored.
   void fail();
 
   // Events since clear_events(), in order.
@@ -160,8 +161,9 @@ class Scheduler {
   std::vector<Event> events_;
   std::vector<TableEdit> pending_edits_;  // for the next cycle
   Planned planned_cycles_[kCyclesInFlight];
-  int64_t planned_ = 0;  // number of the last planned cycle, or of the one being planned
-  Time now_ = 0;         // of the last plan()
+  int64_t planned_ = 0;         // number of the last planned cycle, or of the one being planned
+  int64_t failed_through_ = 0;  // no cycle up to this one leaves anything: it failed, or was launched before that was known
+  Time now_ = 0;                // of the last plan()
   uint64_t arrivals_ = 0;
   int32_t never_run_ = 0;              // of the waiting sequences
   const Sequence* blocked_ = nullptr;  // did not fit when memory_.returns() was blocked_at_

@@ -136,8 +136,10 @@ class World {
   void stop() {
     if (!live_.empty()) scheduler_->stop(any(), static_cast<int32_t>(random_() % 3));
   }
+  // Cycles that are launched already ran, and left something behind, too.
   void fail() {
     launched_.pop_front();
+    device_.spoil();
     scheduler_->fail();
   }
   void plan() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
+#include <limits>
 #include <map>
 #include <new>
 
@@ -214,6 +215,115 @@ TEST(Scheduler, RetractionTakesTheLastInOrderAndItComesBackFirst) {
   EXPECT_EQ(order, (std::vector<RequestId>{0, 1, 2}));
   EXPECT_GT(retracted, 0);
   EXPECT_EQ(s->metrics().retractions_recomputed, 0);
+}
+
+TEST(Scheduler, ChoicesThatAwaitTheirForkDoNotMakeThoseBeforeThemGiveWay) {
+  SchedulerOptions o = options_for(3, 11, 640);
+  o.growth_tokens = 1;
+  o.prefill_tokens = 4;
+  o.memory.snapshots = 0;
+  const auto s = make(o);
+  FakeDevice device(o.memory, kVocabulary);
+  ASSERT_TRUE(s->submit(1, request(60, 300), 0).ok());
+  RequestSpec group = request(500, 20, 100);
+  group.choices = 2;
+  ASSERT_TRUE(s->submit(2, std::move(group), 0).ok());
+  Cycle cycle;
+  bool forked = false;
+  for (Time now = 1; !s->idle() && now < 5000; ++now) {
+    ASSERT_TRUE(s->plan(now, cycle));
+    s->complete(device.run(cycle));
+    s->check_invariants();
+    for (const Event& e : s->events()) forked = forked || e.request == 2;
+    s->clear_events();
+    if (!forked) {
+      ASSERT_EQ(s->metrics().retracted, 0) << "the first in order gave way to a prompt behind it";
+    }
+  }
+  EXPECT_TRUE(s->idle());
+  EXPECT_GT(s->metrics().stalled_rows, 0) << "there was a page too few";
+  EXPECT_EQ(s->metrics().completed, 2);
+}
+
+TEST(Scheduler, WhatRunsOnAFailedCycleLeavesNothingInTheCache) {
+  SchedulerOptions o = options_for(2, 16, 640);
+  o.snapshot_tokens = 64;
+  o.prefill_tokens = 64;
+  const auto s = make(o);
+  FakeDevice device(o.memory, kVocabulary);
+  ASSERT_TRUE(s->submit(1, request(300, 20), 0).ok());
+  Cycle cycle;
+  for (Time now = 1; now <= 2; ++now) {  // a page that stays leased while the next two cycles run
+    ASSERT_TRUE(s->plan(now, cycle));
+    if (now == 1) s->complete(device.run(cycle));
+  }
+  ASSERT_EQ(s->metrics().pages_cached, 1);
+  device.run(cycle);
+  ASSERT_TRUE(s->plan(3, cycle));
+  const std::vector<int32_t> drawn = device.run(cycle);
+  device.spoil();
+  s->fail();
+  ASSERT_TRUE(s->submit(2, request(300, 20), 3).ok());
+  EXPECT_FALSE(s->plan(4, cycle)) << "nobody enters before the last cycle of the failed ones is done";
+  s->complete(drawn);
+  s->check_invariants();
+  EXPECT_EQ(s->metrics().pages_cached + s->metrics().snapshots_cached, 0);
+  EXPECT_EQ(s->metrics().failed, 1);
+  s->clear_events();
+  for (Time now = 5; !s->idle(); ++now) {
+    ASSERT_TRUE(s->plan(now, cycle));
+    s->complete(device.run(cycle));
+  }
+  EXPECT_EQ(s->metrics().tokens_matched_state, 0);
+  EXPECT_EQ(s->metrics().completed, 1);
+}
+
+TEST(Scheduler, TheMatchMarginLeavesOutPagesWhoseNextTokenMayDiffer) {
+  SchedulerOptions o = options_for(1, 32, 640);
+  o.match_margin_pages = 1;
+  const auto s = make(o);
+  Loop loop{*s, {}, {}};
+  const auto matched = [&](RequestId id, int64_t same) {
+    RequestSpec r = request(210, 1);
+    for (size_t i = static_cast<size_t>(same); i < r.prompt.size(); ++i) r.prompt[i] = static_cast<int32_t>(id);
+    EXPECT_TRUE(s->submit(id, std::move(r), 0).ok());
+    const int64_t before = s->metrics().tokens_matched_kv;
+    while (loop.step()) {
+    }
+    return s->metrics().tokens_matched_kv - before;
+  };
+  EXPECT_EQ(matched(1, 210), 0);
+  EXPECT_EQ(matched(2, 210), 128) << "three pages are cached; nobody has looked behind the third";
+  EXPECT_EQ(matched(3, 128), 64) << "two are the same, and what follows is not";
+}
+
+TEST(Scheduler, ImpossibleRequestsAreRefusedByField) {
+  const SchedulerOptions o = options_for(2, 16, 640);
+  const auto refusal = [&o](const auto& change) {
+    RequestSpec r = request(10, 20);
+    change(r);
+    const Status s = Scheduler::check(r, o);
+    return s.ok() ? std::string("taken") : s.error().message;
+  };
+  const float kNan = std::numeric_limits<float>::quiet_NaN();
+  const float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(refusal([](RequestSpec&) {}), "taken");
+  EXPECT_EQ(refusal([kInfinity](RequestSpec& r) { r.sampling.logit_bias = {{0, -kInfinity}, {kVocabulary - 1, 100.0F}}; }), "taken");
+  EXPECT_EQ(refusal([](RequestSpec& r) { r.max_tokens = std::numeric_limits<int64_t>::max(); }).substr(0, 10), "max_tokens");
+  for (const float t : {-1.0F, kNan, kInfinity})
+    EXPECT_EQ(refusal([t](RequestSpec& r) { r.sampling.temperature = t; }).substr(0, 11), "temperature");
+  for (const float p : {0.0F, 1.5F, kNan}) EXPECT_EQ(refusal([p](RequestSpec& r) { r.sampling.top_p = p; }).substr(0, 5), "top_p");
+  EXPECT_EQ(refusal([](RequestSpec& r) { r.sampling.top_k = -1; }).substr(0, 5), "top_k");
+  EXPECT_EQ(refusal([kNan](RequestSpec& r) { r.sampling.min_p = kNan; }).substr(0, 5), "min_p");
+  for (const float p : {0.0F, -1.0F, kNan, kInfinity})
+    EXPECT_EQ(refusal([p](RequestSpec& r) { r.sampling.repetition_penalty = p; }).substr(0, 18), "repetition_penalty");
+  EXPECT_EQ(refusal([kNan](RequestSpec& r) { r.sampling.frequency_penalty = kNan; }).substr(0, 17), "frequency_penalty");
+  EXPECT_EQ(refusal([kInfinity](RequestSpec& r) { r.sampling.presence_penalty = kInfinity; }).substr(0, 16), "presence_penalty");
+  for (const int32_t k : {-2, static_cast<int32_t>(kVocabulary) + 1, std::numeric_limits<int32_t>::max()})
+    EXPECT_EQ(refusal([k](RequestSpec& r) { r.sampling.logprobs = k; }).substr(0, 8), "logprobs");
+  for (const int32_t t : {-1, static_cast<int32_t>(kVocabulary)})
+    EXPECT_EQ(refusal([t](RequestSpec& r) { r.sampling.logit_bias = {{t, 1.0F}}; }).substr(0, 10), "logit_bias");
+  EXPECT_EQ(refusal([kNan](RequestSpec& r) { r.sampling.logit_bias = {{1, kNan}}; }).substr(0, 10), "logit_bias");
 }
 
 TEST(Scheduler, ImpossibleOptionsAreRefused) {
