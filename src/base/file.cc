@@ -137,6 +137,10 @@ PendingFile::~PendingFile() {
 }
 
 Result<PendingFile> PendingFile::create(const std::filesystem::path& destination) {
+  // The rename would replace a device or a pipe, and fail on a folder, after all the work.
+  struct stat info {};
+  if (::stat(destination.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    return Error{Error::Kind::kInvalid, fmt::format("{} exists and is not a regular file; give another path", destination.string())};
   std::filesystem::path temporary = temporary_name(destination);
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return system_error("create", temporary, errno);

@@ -102,6 +102,17 @@ TEST_F(FileTest, PendingFileLeavesNothingBehind) {
   EXPECT_FALSE(PendingFile::create(dir_ / "no" / "out").ok());
 }
 
+TEST_F(FileTest, PendingFileReplacesNothingButFiles) {
+  fs::create_directory(dir_ / "folder");
+  ASSERT_EQ(::mkfifo((dir_ / "pipe").c_str(), 0600), 0);
+  for (const fs::path& path : {dir_ / "folder", dir_ / "pipe", fs::path("/dev/null")}) {
+    const auto file = PendingFile::create(path);
+    ASSERT_FALSE(file.ok()) << path;
+    EXPECT_NE(file.error().message.find("not a regular file"), std::string::npos) << file.error().message;
+  }
+  EXPECT_EQ(entries(), 2);
+}
+
 TEST_F(FileTest, PendingDirectoryAppearsOnCommit) {
   auto folder = PendingDirectory::create(dir_ / "out/");
   ASSERT_TRUE(folder.ok());
