@@ -23,7 +23,9 @@ std::string size_text(int64_t bytes) {
 
 Error exhausted(std::string message) { return Error{Error::Kind::kExhausted, std::move(message)}; }
 
-int32_t as_count(int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, std::numeric_limits<int32_t>::max() / 2)); }
+constexpr int64_t kMostPages = std::numeric_limits<int32_t>::max() / 2;
+
+int32_t as_count(int64_t n) { return static_cast<int32_t>(std::min(n, kMostPages)); }
 
 void append_lines(std::string& out, const std::vector<BudgetLine>& lines) {
   for (const BudgetLine& l : lines)
@@ -40,19 +42,21 @@ Error refusal(const BudgetRequest& r, int64_t fixed, int64_t needed_pages) {
     const int64_t left = r.memory_bytes - fixed - snapshots - r.slot_bytes;
     if (left >= r.page_bytes)
       return exhausted(
-          fmt::format("a sequence of --context {} needs {} of pages, and {} is left for them beside weights, workspace and one "
-                      "slot; lower --context to {} or raise --memory to {}",
-                      r.context_tokens, size_text(pool), size_text(left), left / r.page_bytes * kPageUnits, without_slots + r.slot_bytes));
+          fmt::format("a sequence of {} {} needs {} of pages, and {} is left for them beside weights, workspace and one "
+                      "slot; lower {} to {} or raise --memory to {}",
+                      r.context_flag, r.context_tokens, size_text(pool), size_text(left), r.context_flag, left / r.page_bytes * kPageUnits,
+                      without_slots + r.slot_bytes));
     return exhausted(
         fmt::format("weights, workspace, {} snapshots and one slot need {} and --memory allows {}; raise --memory to {} at least",
                     r.snapshots == kAutomatic ? 1 : r.snapshots, size_text(fixed + snapshots + r.slot_bytes), size_text(r.memory_bytes),
                     without_slots + r.slot_bytes));
   }
   return exhausted(
-      fmt::format("--max-running {} needs {} of slots beside {} for weights, workspace, snapshots and one sequence of --context "
-                  "{}, and --memory allows {}; lower --max-running to {}, or raise --memory to {}",
-                  r.running, size_text(r.running * r.slot_bytes), size_text(without_slots), r.context_tokens, size_text(r.memory_bytes),
-                  (r.memory_bytes - without_slots) / r.slot_bytes, without_slots + r.running * r.slot_bytes));
+      fmt::format("{} {} needs {} of slots beside {} for weights, workspace, snapshots and one sequence of {} {}, and --memory allows {}; "
+                  "lower {} to {}, or raise --memory to {}",
+                  r.running_flag, r.running, size_text(r.running * r.slot_bytes), size_text(without_slots), r.context_flag,
+                  r.context_tokens, size_text(r.memory_bytes), r.running_flag, (r.memory_bytes - without_slots) / r.slot_bytes,
+                  without_slots + r.running * r.slot_bytes));
 }
 
 }  // namespace
@@ -70,13 +74,14 @@ Result<Budget> solve_budget(const BudgetRequest& r) {
   if (r.pool_tokens != kAutomatic) {
     const int64_t wanted = pages_of(r.pool_tokens);
     if (wanted < least_pages)
-      return Error{Error::Kind::kInvalid, fmt::format("--pool-tokens {} does not hold one sequence of --context {}; raise the one or lower "
-                                                      "the other",
-                                                      r.pool_tokens, r.context_tokens)};
-    if (wanted * r.page_bytes + least_snapshots * r.snapshot_bytes > shared)
-      return exhausted(fmt::format("--pool-tokens {} needs {}, and {} is left for pages; lower it to {}, or raise --memory", r.pool_tokens,
-                                   size_text(wanted * r.page_bytes), size_text(shared - least_snapshots * r.snapshot_bytes),
-                                   (shared - least_snapshots * r.snapshot_bytes) / r.page_bytes * kPageUnits));
+      return Error{Error::Kind::kInvalid,
+                   fmt::format("--pool-tokens {} does not hold one sequence of {} {}; raise the one or lower the other", r.pool_tokens,
+                               r.context_flag, r.context_tokens)};
+    const int64_t left = shared - least_snapshots * r.snapshot_bytes;
+    const int64_t most = std::min(left / r.page_bytes, kMostPages);
+    if (wanted > most)
+      return exhausted(fmt::format("--pool-tokens {} needs {} pages of {}, and {} is left for pages; lower it to {}, or raise --memory",
+                                   r.pool_tokens, wanted, size_text(r.page_bytes), size_text(left), most * kPageUnits));
     b.pages = as_count(wanted);
     const int64_t room = r.snapshot_bytes > 0 ? (shared - wanted * r.page_bytes) / r.snapshot_bytes : 0;
     b.snapshots = r.snapshots != kAutomatic ? r.snapshots : as_count(std::min(room, std::max<int64_t>(1, 4 * int64_t{r.running})));

@@ -27,6 +27,9 @@ struct BudgetRequest {
   int64_t pool_tokens = kAutomatic;  // tokens of all pages together; automatic: what is left
   int32_t snapshots = kAutomatic;    // automatic: an eighth of what pages and snapshots share, at least one
   int64_t host_bytes = 0;            // host memory for retracted requests
+  // What the user set these by, for messages.
+  std::string context_flag = "--context";
+  std::string running_flag = "--max-running";
 };
 
 struct BudgetLine {
@@ -50,7 +53,7 @@ struct Budget {
   std::string table() const;  // for people: a line each
 };
 
-// Errors name the flags --memory, --max-running, --context, --pool-tokens, --snapshots.
+// Errors name the flags --memory, --pool-tokens, --snapshots and those of the request.
 Result<Budget> solve_budget(const BudgetRequest& request);
 
 }  // namespace baton::cache

@@ -133,5 +133,15 @@ TEST(Budget, RandomRequestsNeverOverspend) {
   }
 }
 
+TEST(Budget, PoolsBeyondAnyMachineAreRefusedWithoutOverflow) {
+  BudgetRequest r = request();
+  for (const int64_t tokens : {int64_t{1} << 40, int64_t{1} << 50, int64_t{1} << 55}) {
+    r.pool_tokens = tokens;
+    const auto refused = solve_budget(r);
+    ASSERT_FALSE(refused.ok()) << tokens;
+    EXPECT_NE(refused.error().message.find("--pool-tokens"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace baton::cache

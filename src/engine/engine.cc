@@ -42,8 +42,8 @@ Engine::~Engine() {
     stopping_ = true;
   }
   mailed_.notify_one();
-  thread_.join();
-  executor_.reset();  // before what its notification uses
+  if (thread_.joinable()) thread_.join();  // it is not where the system refused a thread
+  executor_.reset();                       // before what its notification uses
 }
 
 Result<sched::RequestId> Engine::submit(sched::RequestSpec spec, Sink& sink) {
@@ -129,15 +129,15 @@ bool Engine::read_mail() {
   for (Message& m : reading_) std::visit([this](auto& message) { handle(message); }, m);
   reading_.clear();
   if (!stopping) return true;
-  for (const auto& [id, sink] : sinks_) scheduler_->cancel(id);
+  for (const auto& [id, listener] : listeners_) scheduler_->cancel(id);
   tell(nullptr);
   return !scheduler_->idle();
 }
 
 void Engine::handle(Submit& m) {
-  sched::RequestSpec& spec = m.spec;
-  if (const Status s = scheduler_->submit(m.id, std::move(spec), now()); !s.ok()) return m.sink->on_refused(s.error());
-  sinks_.emplace(m.id, m.sink);
+  const int32_t logprobs = m.spec.sampling.logprobs;
+  if (const Status s = scheduler_->submit(m.id, std::move(m.spec), now()); !s.ok()) return m.sink->on_refused(s.error());
+  listeners_.emplace(m.id, Listener{m.sink, logprobs});
 }
 
 void Engine::handle(const Flush& m) {
@@ -170,17 +170,17 @@ void Engine::finish(const CycleResult& result) {
 
 void Engine::tell(const CycleResult* result) {
   for (const sched::Event& e : scheduler_->events()) {
-    const auto found = sinks_.find(e.request);
-    BATON_CHECK(found != sinks_.end());
+    const auto found = listeners_.find(e.request);
+    BATON_CHECK(found != listeners_.end());
+    const Listener listener = found->second;
     float logprob = 0;
     std::span<const ops::TokenLogprob> top;
-    if (e.draw >= 0 && !result->logprobs.empty()) {
+    if (e.draw >= 0 && listener.logprobs >= 0) {  // others of the cycle may have asked for more, or for none
       logprob = result->logprobs[static_cast<size_t>(e.draw)];
-      top = result->top_of(e.draw);
+      top = result->top_of(e.draw).first(static_cast<size_t>(listener.logprobs));
     }
-    Sink* sink = found->second;
-    if (e.last) sinks_.erase(found);
-    sink->on_event(e, logprob, top);
+    if (e.last) listeners_.erase(found);
+    listener.sink->on_event(e, logprob, top);
   }
   scheduler_->clear_events();
 }

@@ -94,7 +94,11 @@ class Engine {
   EngineOptions options_;
   std::unique_ptr<CycleExecutor> executor_;
   std::unique_ptr<sched::Scheduler> scheduler_;
-  std::unordered_map<sched::RequestId, Sink*> sinks_;  // of the engine thread
+  struct Listener {
+    Sink* sink;
+    int32_t logprobs;  // as the request asked
+  };
+  std::unordered_map<sched::RequestId, Listener> listeners_;  // of the engine thread
   sched::Cycle cycle_;
   std::vector<const sched::RequestSpec*> bound_;
   std::vector<Message> reading_;

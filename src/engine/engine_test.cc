@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
+#include <deque>
 #include <random>
 #include <thread>
 
@@ -215,6 +217,155 @@ TEST(Engine, AFailedCycleEndsEverythingThatRunsAndTheEngineGoesOn) {
   second.wait();
   EXPECT_EQ(second.choices()[0].tokens, alone(spec.prompt, 100));
   expect_idle(**created);
+}
+
+// Every draw has as many log-probabilities as the cycle's most demanding request wants, whoever it is for.
+class LogprobExecutor final : public CycleExecutor {
+ public:
+  static constexpr int32_t kTop = 5;
+
+  explicit LogprobExecutor(const sched::MemorySizes& sizes) : tokens_(sizes, kVocabulary) {}
+  void launch(const sched::Cycle& cycle, std::span<const RequestSpec* const> requests) override { tokens_.launch(cycle, requests); }
+  const CycleResult* poll() override {
+    const CycleResult* result = tokens_.poll();
+    if (result == nullptr) return nullptr;
+    result_ = *result;
+    result_.logprobs.assign(result_.tokens.size(), -1.5F);
+    result_.top.assign(result_.tokens.size() * kTop, {7, -0.5F});
+    result_.top_stride = kTop;
+    return &result_;
+  }
+  void on_result(std::function<void()> notify) override { tokens_.on_result(std::move(notify)); }
+
+ private:
+  TokenExecutor tokens_;
+  CycleResult result_;
+};
+
+TEST(Engine, ARequestHearsTheLogprobsThatItAskedForAndNoOthers) {
+  const EngineOptions o = options_for(4, 40);
+  const auto engine = std::move(*Engine::create(std::make_unique<LogprobExecutor>(o.scheduler.memory), o));
+  GatheringSink none(1, true), own(1, true), two(1, true), five(1, true);
+  const std::pair<GatheringSink*, int32_t> all[] = {{&none, -1}, {&own, 0}, {&two, 2}, {&five, 5}};
+  for (const auto& [sink, logprobs] : all) {
+    RequestSpec spec;
+    spec.prompt = {1, 2};
+    spec.max_tokens = 20;
+    spec.sampling.logprobs = logprobs;
+    ASSERT_TRUE(engine->submit(spec, *sink).ok());
+  }
+  for (const auto& [sink, logprobs] : all) {
+    sink->wait();
+    for (const auto& top : sink->choices()[0].top) EXPECT_EQ(std::ssize(top), std::max(logprobs, 0));
+    for (const float logprob : sink->choices()[0].logprobs) EXPECT_EQ(logprob, logprobs >= 0 ? -1.5F : 0.0F);
+  }
+}
+
+// Answers from a thread of its own, after a while; a result may be a failure.
+class SlowExecutor final : public CycleExecutor {
+ public:
+  SlowExecutor(const sched::MemorySizes& sizes, uint32_t seed) : device_(sizes, kVocabulary), random_(seed) {}
+  ~SlowExecutor() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  void launch(const sched::Cycle& cycle, std::span<const RequestSpec* const>) override {
+    CycleResult result;
+    result.tokens = device_.run(cycle);
+    result.failed = random_() % 50 == 0;
+    result.error = "asked to";
+    {
+      const std::lock_guard lock(mutex_);
+      running_.push_back({std::move(result), std::chrono::microseconds(random_() % 200)});
+    }
+    changed_.notify_one();
+  }
+  const CycleResult* poll() override {
+    const std::lock_guard lock(mutex_);
+    if (done_.empty()) return nullptr;
+    current_ = std::move(done_.front());
+    done_.pop_front();
+    return &current_;
+  }
+  void on_result(std::function<void()> notify) override {
+    notify_ = std::move(notify);
+    thread_ = std::thread([this] { serve(); });
+  }
+
+ private:
+  void serve() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return stopping_ || !running_.empty(); });
+      if (running_.empty()) return;
+      auto [result, time] = std::move(running_.front());
+      running_.pop_front();
+      lock.unlock();
+      std::this_thread::sleep_for(time);
+      lock.lock();
+      done_.push_back(std::move(result));
+      lock.unlock();
+      notify_();
+      lock.lock();
+    }
+  }
+
+  sched::FakeDevice device_;
+  std::mt19937 random_;
+  std::function<void()> notify_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::deque<std::pair<CycleResult, std::chrono::microseconds>> running_;
+  std::deque<CycleResult> done_;
+  CycleResult current_;
+  std::thread thread_;
+};
+
+TEST(Engine, GoesAtAnyMomentAndEverybodyHearsOfTheEnd) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::printf("seed %u\n", seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 40; ++round) {
+    const EngineOptions o = options_for(1 + static_cast<int32_t>(random() % 5), 12 + static_cast<int32_t>(random() % 20));
+    std::vector<std::unique_ptr<GatheringSink>> sinks;
+    std::vector<RequestSpec> specs;
+    auto engine = std::move(*Engine::create(std::make_unique<SlowExecutor>(o.scheduler.memory, random()), o));
+    for (int i = 0; i < 40; ++i) {
+      RequestSpec spec;
+      spec.prompt.assign(1 + random() % 200, static_cast<int32_t>(random() % 3));
+      spec.choices = 1 + static_cast<int32_t>(random() % static_cast<uint32_t>(o.scheduler.memory.slots));
+      spec.max_tokens = 1 + static_cast<int64_t>(random() % 100);
+      spec.priority = static_cast<int32_t>(random() % 3);
+      sinks.push_back(std::make_unique<GatheringSink>(spec.choices));
+      specs.push_back(spec);
+      const auto id = engine->submit(spec, *sinks.back());
+      ASSERT_TRUE(id.ok());
+      if (random() % 5 == 0) engine->cancel(*id);
+      if (random() % 5 == 0) engine->stop(*id, static_cast<int32_t>(random() % 3));
+      if (random() % 20 == 0) engine->flush_cache();
+      if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+    }
+    if (random() % 4 == 0) expect_idle(*engine);
+    engine.reset();
+    for (size_t i = 0; i < sinks.size(); ++i) {
+      ASSERT_TRUE(sinks[i]->wait_for(std::chrono::milliseconds(0)));
+      for (int32_t c = 0; c < specs[i].choices; ++c) {
+        const GatheringSink::Choice& choice = sinks[i]->choices()[static_cast<size_t>(c)];
+        EXPECT_EQ(choice.ends, 1);
+        std::vector<int32_t> tokens = specs[i].prompt;
+        for (const int32_t token : choice.tokens) {
+          ASSERT_EQ(token, sched::next_token(tokens, c, kVocabulary)) << "request " << i << " choice " << c;
+          tokens.push_back(token);
+        }
+      }
+    }
+  }
 }
 
 TEST(StepTimes, QuantilesAreGoodToThreePercent) {

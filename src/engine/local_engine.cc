@@ -30,7 +30,7 @@ cache::BudgetRequest budget_request(const model::Glm5Next& model, const LocalOpt
   const cache::Registry registry = register_ranges(layout);
   return {.memory_bytes = memory,
           .weight_bytes = model.weight_bytes(),
-          .workspace_bytes = model.workspace_bytes(),
+          .workspace_bytes = model.workspace_bytes() + SerialExecutor::workspace(model, o.running, context).bytes(),
           .page_bytes = layout.page_bytes,
           .slot_bytes = layout.slot_bytes,
           .ring_bytes = layout.ring_bytes,
@@ -39,7 +39,9 @@ cache::BudgetRequest budget_request(const model::Glm5Next& model, const LocalOpt
           .running = o.running,
           .pool_tokens = o.pool_tokens,
           .snapshots = o.snapshots,
-          .host_bytes = o.host_bytes};
+          .host_bytes = o.host_bytes,
+          .context_flag = o.context_flag,
+          .running_flag = o.running_flag};
 }
 
 }  // namespace
@@ -49,7 +51,7 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
   const int64_t context = o.context_tokens > 0 ? o.context_tokens : longest;
   if (context > longest)
     return Error{Error::Kind::kInvalid,
-                 fmt::format("--context {} exceeds the model's {} positions (max_position_embeddings)", context, longest)};
+                 fmt::format("{} {} exceeds the model's {} positions (max_position_embeddings)", o.context_flag, context, longest)};
   const int64_t available = available_memory();
   const int64_t memory = o.memory_bytes > 0 ? o.memory_bytes : available / 10 * 9;
   if (memory == 0) return Error{Error::Kind::kUnsupported, "the system does not say how much memory is available; give --memory"};
@@ -79,6 +81,7 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
   BATON_ASSIGN(auto executor, SerialExecutor::create(*e->model_, *e->backend_, e->budget_, context));
   EngineOptions options;
   options.plan_ahead = o.plan_ahead;
+  options.max_mail = o.max_mail;
   options.scheduler = {.memory = {.pages = e->budget_.pages,
                                   .slots = e->budget_.slots,
                                   .snapshots = e->budget_.snapshots,

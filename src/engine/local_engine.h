@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "cache/budget.h"
 #include "engine/engine.h"
@@ -25,7 +26,11 @@ struct LocalOptions {
   int64_t growth_tokens = 256;
   int64_t snapshot_tokens = 256;
   int32_t max_waiting = 1024;
+  int32_t max_mail = 1 << 16;
   bool plan_ahead = true;
+  // What the user set context_tokens and running by, for messages.
+  std::string context_flag = "--context";
+  std::string running_flag = "--max-running";
 };
 
 class LocalEngine {

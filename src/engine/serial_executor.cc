@@ -24,23 +24,32 @@ cache::Registry register_ranges(const model::CacheLayout& layout) {
   return registry;
 }
 
+SerialExecutor::Workspace SerialExecutor::workspace(const model::Glm5Next& model, int64_t slots, int64_t context_tokens) {
+  constexpr int64_t kHeader = sizeof(ops::SequenceRows) / sizeof(int32_t);
+  const model::Config& config = model.config();
+  const int64_t context_pages = (context_tokens + ops::kPageTokens - 1) / ops::kPageTokens;
+  const int64_t max_rows = model.options().max_rows;
+  const int64_t hidden_row = config.hidden_size * dtype_bytes(model.numerics().activation);
+  return {.inputs = (3 * max_rows + slots * (kHeader + context_pages)) * int64_t{sizeof(int32_t)},
+          .hidden = max_rows * hidden_row,
+          .drawn_hidden = slots * hidden_row,
+          .logits = slots * config.vocab_size * int64_t{sizeof(float)}};
+}
+
 Result<std::unique_ptr<SerialExecutor>> SerialExecutor::create(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget,
                                                                int64_t context_tokens) {
   std::unique_ptr<SerialExecutor> e(new SerialExecutor(model, backend, budget, context_tokens));
-  const model::Config& config = model.config();
-  const int64_t element = dtype_bytes(model.numerics().activation);
-  const int64_t max_rows = model.options().max_rows;
   const int64_t slots = budget.slots;
+  const Workspace workspace = SerialExecutor::workspace(model, slots, context_tokens);
   BATON_ASSIGN(e->pages_, backend.allocate(budget.pages * e->registry_.page_bytes()));
   BATON_ASSIGN(e->slots_, backend.allocate(slots * e->registry_.slot_bytes()));
   BATON_ASSIGN(e->snapshots_, backend.allocate(budget.snapshots * e->registry_.snapshot_bytes()));
   BATON_ASSIGN(e->host_pages_, allocate_host(budget.host_pages * e->registry_.page_bytes()));
   BATON_ASSIGN(e->host_slots_, allocate_host(budget.host_slots * e->registry_.slot_bytes()));
-  const int64_t header = sizeof(ops::SequenceRows) / sizeof(int32_t);
-  BATON_ASSIGN(e->inputs_, backend.allocate((3 * max_rows + slots * (header + e->context_pages_)) * int64_t{sizeof(int32_t)}));
-  BATON_ASSIGN(e->hidden_, backend.allocate(max_rows * config.hidden_size * element));
-  BATON_ASSIGN(e->drawn_hidden_, backend.allocate(slots * config.hidden_size * element));
-  BATON_ASSIGN(e->logits_, backend.allocate(slots * config.vocab_size * int64_t{sizeof(float)}));
+  BATON_ASSIGN(e->inputs_, backend.allocate(workspace.inputs));
+  BATON_ASSIGN(e->hidden_, backend.allocate(workspace.hidden));
+  BATON_ASSIGN(e->drawn_hidden_, backend.allocate(workspace.drawn_hidden));
+  BATON_ASSIGN(e->logits_, backend.allocate(workspace.logits));
   e->staging_.reserve(static_cast<size_t>(e->inputs_.bytes()) / sizeof(int32_t));
   e->thread_ = std::thread([executor = e.get()] { executor->serve(); });
   return e;

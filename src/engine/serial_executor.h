@@ -26,6 +26,13 @@ class SerialExecutor final : public CycleExecutor {
                                                         int64_t context_tokens);
   ~SerialExecutor() override;  // waits for the cycles that were launched
 
+  // Bytes that it allocates beside pools: they are the budget's, too.
+  struct Workspace {
+    int64_t inputs, hidden, drawn_hidden, logits;
+    int64_t bytes() const { return inputs + hidden + drawn_hidden + logits; }
+  };
+  static Workspace workspace(const model::Glm5Next& model, int64_t slots, int64_t context_tokens);
+
   void launch(const sched::Cycle& cycle, std::span<const sched::RequestSpec* const> requests) override;
   const CycleResult* poll() override;
   void on_result(std::function<void()> notify) override { notify_ = std::move(notify); }
