@@ -96,15 +96,18 @@ Result<Point> measure(engine::Engine& engine, const std::vector<sched::RequestSp
   const Clock::time_point start = Clock::now();
   for (const sched::RequestSpec& s : specs) {
     sinks.push_back(std::make_unique<TimedSink>(s.max_tokens));
-    BATON_ASSIGN([[maybe_unused]] const sched::RequestId id, engine.submit(s, *sinks.back()));
+    if (const auto id = engine.submit(s, *sinks.back()); !id.ok()) {
+      engine.wait_idle();  // the sinks of the others are in use until then
+      return id.error();
+    }
   }
+  for (const auto& sink : sinks) sink->wait();
   Point p{batch, share};
   Clock::time_point all_decode = start;
   Clock::time_point first_end = Clock::time_point::max();
   Clock::time_point end = start;
   int64_t generated = 0, cached = 0, prompts = 0;
   for (const auto& sink : sinks) {
-    sink->wait();
     if (sink->times().empty()) return Error{Error::Kind::kExhausted, "a request of the benchmark was refused"};
     p.first += seconds_between(start, sink->times().front()) / batch;
     all_decode = std::max(all_decode, sink->times().front());
@@ -131,6 +134,9 @@ Result<std::vector<Point>> measure_model(const Arguments& a) {
   BATON_ASSIGN(const model::Checkpoint checkpoint, model::Checkpoint::open(a.model));
   BATON_ASSIGN(engine::LocalOptions options, a.flags.local_options(checkpoint));
   options.running = *std::max_element(a.batches.begin(), a.batches.end());
+  options.max_waiting = options.running;
+  options.context_flag = "--prompt-tokens plus --max-tokens";
+  options.running_flag = "--batch";
   options.context_tokens = a.prompt + a.generate;
   options.snapshot_tokens = 64;
   BATON_ASSIGN(const auto local, engine::LocalEngine::open(checkpoint, options));
@@ -180,9 +186,10 @@ Result<engine::EngineMetrics> measure_host(int32_t running) {
   o.scheduler.vocabulary = kVocabulary;
   o.scheduler.prefill_tokens = 8192;
   o.scheduler.max_waiting = 1 << 20;
+  o.max_mail = 1 << 20;
+  std::vector<std::unique_ptr<EndSink>> sinks;  // outlive the engine
   BATON_ASSIGN(const auto engine, engine::Engine::create(std::make_unique<engine::InstantExecutor>(kVocabulary), o));
   std::mt19937_64 random(3);
-  std::vector<std::unique_ptr<EndSink>> sinks;
   std::vector<int32_t> stem(kPrompt / 2);
   for (int32_t& t : stem) t = static_cast<int32_t>(random() % kVocabulary);
   for (int64_t i = 0; i < int64_t{running} * 8; ++i) {

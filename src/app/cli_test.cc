@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <csignal>
 #include <fstream>
@@ -280,6 +281,29 @@ TEST_F(CommandLine, BenchEngineMeasuresAndWritesJson) {
   EXPECT_EQ(run({"bench"}).exit_code, 2);
   EXPECT_EQ(run({"bench", "engine"}).exit_code, 2);
   expect_failure({"bench", "engine", "--host-only", "--json", path("none/figures.json")}, {"none"});
+  expect_failure({"bench", "engine", "--host-only", "--json", path("")}, {"not a regular file"});
+  const std::vector<std::string> tiny = {"bench", "engine", "--model", kGolden + "tiny", "--rounds", "1", "--host-requests", "1"};
+  const auto with = [&tiny](std::vector<std::string> more) {
+    more.insert(more.begin(), tiny.begin(), tiny.end());
+    return more;
+  };
+  expect_failure(with({"--prompt-tokens", "100000"}), {"--prompt-tokens plus --max-tokens 100128", "8192 positions"});
+  expect_failure(with({"--batch", "4096", "--memory", "100000000"}), {"--batch 4096", "lower --batch to"});
+}
+
+// More requests than an engine lets wait, or takes messages for, unless it is told.
+TEST_F(CommandLine, ManyRequestsAtOnceAreAllTaken) {
+  const Outcome bench = run({"bench", "engine", "--model", kGolden + "tiny", "--rounds", "1", "--host-requests", "1", "--batch", "1100",
+                             "--prefix-share", "0", "--prompt-tokens", "1", "--max-tokens", "12", "--chunk", "2048"});
+  EXPECT_EQ(bench.exit_code, 0) << bench.err;
+  std::string prompts;
+  constexpr int kPrompts = 66'000;
+  for (int i = 0; i < kPrompts; ++i) prompts += fmt::format("{}\n", i % 300);
+  folder_.write("prompts", prompts);
+  const Outcome generate =
+      run({"generate", "--model", kGolden + "tiny", "--prompts", path("prompts"), "--max-tokens", "1", "--max-running", "256"});
+  EXPECT_EQ(generate.exit_code, 0) << generate.err;
+  EXPECT_EQ(std::count(generate.out.begin(), generate.out.end(), '\n'), kPrompts);
 }
 
 TEST_F(CommandLine, DamagedSmallTensorsAreNamed) {

@@ -68,24 +68,24 @@ Result<std::vector<std::vector<int32_t>>> read_prompts(const Arguments& a) {
 }
 
 Status check_prompt(const std::vector<int32_t>& prompt, const std::string& name, const model::Config& config, const Arguments& a) {
-  if (prompt.empty()) return invalid(fmt::format("the {} is empty; give at least one token id", name));
+  if (prompt.empty()) return invalid(fmt::format("{} is empty; give at least one token id", name));
   for (size_t i = 0; i < prompt.size(); ++i)
     if (prompt[i] < 0 || prompt[i] >= config.vocab_size)
-      return invalid(fmt::format("{} token {} (number {} of the prompt) is outside the vocabulary; ids go from 0 to {}", name, prompt[i],
-                                 i + 1, config.vocab_size - 1));
+      return invalid(fmt::format("token {} (entry {} of {}) is outside the vocabulary; ids go from 0 to {}", prompt[i], i + 1, name,
+                                 config.vocab_size - 1));
   const int64_t limit = a.context > 0 ? a.context : config.max_position_embeddings;
   const auto n = static_cast<int64_t>(prompt.size());
   if (a.context > config.max_position_embeddings)
     return invalid(
         fmt::format("--context {} exceeds the model's {} positions (max_position_embeddings)", a.context, config.max_position_embeddings));
   if (n + a.max_tokens > limit)
-    return invalid(fmt::format("{} {} tokens and {} to generate exceed the context of {} tokens; shorten the prompt or lower --max-tokens",
-                               n, name, a.max_tokens, limit));
+    return invalid(fmt::format("{} has {} tokens, which with {} to generate exceed the context of {}; shorten it or lower --max-tokens",
+                               name, n, a.max_tokens, limit));
   return {};
 }
 
 std::string prompt_name(const Arguments& a, size_t index) {
-  return a.prompts_file.empty() ? "prompt" : fmt::format("prompt {}", index + 1);
+  return a.prompts_file.empty() ? "the prompt" : fmt::format("prompt {}", index + 1);
 }
 
 // What was measured of one request.
@@ -131,9 +131,9 @@ boost::json::object answer_json(const GatheringSink& sink) {
 
 struct Run {
   const engine::LocalEngine& local;
+  const std::vector<std::unique_ptr<GatheringSink>>& sinks;
   double load = 0;
   Clock::time_point submitted;
-  std::vector<std::unique_ptr<GatheringSink>> sinks;
 };
 
 int64_t cache_bytes(const cache::Budget& budget) {
@@ -226,9 +226,13 @@ Status generate(const Arguments& a) {
       std::clamp<int64_t>(static_cast<int64_t>(prompts.size()) * a.choices, a.choices, std::max(a.running, a.choices)));
   options.max_waiting = std::numeric_limits<int32_t>::max();
   if (prompts.size() == 1) options.snapshots = 0;  // nobody would read them
+  options.max_mail = options.max_waiting;
+  options.context_flag = "prompt plus --max-tokens";
+  if (a.choices >= a.running) options.running_flag = "--n";
+  std::vector<std::unique_ptr<GatheringSink>> sinks;  // outlive the engine
   BATON_ASSIGN(const auto local, engine::LocalEngine::open(checkpoint, options));
 
-  Run run{*local, seconds_between(start, Clock::now()), Clock::now(), {}};
+  Run run{*local, sinks, seconds_between(start, Clock::now()), Clock::now()};
   for (const std::vector<int32_t>& prompt : prompts) {
     sched::RequestSpec spec;
     spec.prompt = prompt;
@@ -236,8 +240,8 @@ Status generate(const Arguments& a) {
     spec.max_tokens = a.max_tokens;
     spec.choices = a.choices;
     if (!a.ignore_eos) spec.stop_tokens = config.eos_token_ids;
-    run.sinks.push_back(std::make_unique<GatheringSink>(a.choices));
-    BATON_ASSIGN([[maybe_unused]] const sched::RequestId id, local->engine().submit(std::move(spec), *run.sinks.back()));
+    sinks.push_back(std::make_unique<GatheringSink>(a.choices));
+    BATON_ASSIGN([[maybe_unused]] const sched::RequestId id, local->engine().submit(std::move(spec), *sinks.back()));
   }
   wait_with_progress(local->engine(), run, prompt_tokens, static_cast<int64_t>(prompts.size()) * a.choices * a.max_tokens);
   for (size_t i = 0; i < run.sinks.size(); ++i) {

@@ -26,7 +26,7 @@ Result<std::vector<int32_t>> parse_id_list(std::string_view text, const std::str
       const std::string_view word = text.substr(0, std::min<size_t>(text.find_first_of(", \t\r\n"), 20));
       return Error{Error::Kind::kInvalid,
                    fmt::format("{}: '{}' (entry {}) is not a token id; ids are whole numbers separated by commas or spaces", where, word,
-                               ids.size())};
+                               ids.size() + 1)};
     }
     ids.push_back(id);
     text = trim(text.substr(used));
