@@ -10,6 +10,7 @@
 #include <set>
 
 #include "text/chat_template.h"
+#include "text/checker_main.h"
 #include "text/fixture_file.h"
 
 namespace baton::text {
@@ -192,22 +193,4 @@ class Check {
 }  // namespace
 }  // namespace baton::text
 
-int main(int argc, char** argv) {
-  if (argc < 2) {
-    fmt::print(stderr, "usage: template_check PATH...\n");
-    return 2;
-  }
-  baton::text::Check check;
-  for (int i = 1; i < argc; ++i) {
-    try {
-      if (const auto status = check.run(argv[i]); !status) {
-        fmt::print(stderr, "template_check: {}\n", status.error().message);
-        return 1;
-      }
-    } catch (const std::exception& e) {  // a field that is missing or of another type
-      fmt::print(stderr, "template_check: {}: {}\n", argv[i], e.what());
-      return 1;
-    }
-  }
-  return check.report();
-}
+int main(int argc, char** argv) { return baton::text::checker_main<baton::text::Check>("template_check", argc, argv); }

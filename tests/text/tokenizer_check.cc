@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "text/checker_main.h"
 #include "text/detokenizer.h"
 #include "text/fixture_file.h"
 #include "text/sha256.h"
@@ -257,22 +258,4 @@ class Check {
 }  // namespace
 }  // namespace baton::text
 
-int main(int argc, char** argv) {
-  if (argc < 2) {
-    fmt::print(stderr, "usage: tokenizer_check PATH...\n");
-    return 2;
-  }
-  baton::text::Check check;
-  for (int i = 1; i < argc; ++i) {
-    try {
-      if (const auto status = check.run(argv[i]); !status) {
-        fmt::print(stderr, "tokenizer_check: {}\n", status.error().message);
-        return 1;
-      }
-    } catch (const std::exception& e) {  // a field that is missing or of another type
-      fmt::print(stderr, "tokenizer_check: {}: {}\n", argv[i], e.what());
-      return 1;
-    }
-  }
-  return check.report();
-}
+int main(int argc, char** argv) { return baton::text::checker_main<baton::text::Check>("tokenizer_check", argc, argv); }
