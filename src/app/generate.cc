@@ -247,10 +247,14 @@ Status generate(const Arguments& a) {
   for (size_t i = 0; i < run.sinks.size(); ++i) {
     const GatheringSink& sink = *run.sinks[i];
     if (sink.refusal()) return invalid(fmt::format("{}: {}", prompt_name(a, i), sink.refusal()->message));
-    for (const GatheringSink::Choice& c : sink.choices())
+    for (const GatheringSink::Choice& c : sink.choices()) {
       if (c.reason == sched::FinishReason::kNotFinite)
         return invalid(fmt::format("the logits of position {} are not numbers; {} is damaged or holds values beyond {}",
                                    prompts[i].size() + c.tokens.size(), a.model, dtype_name(options.numerics.activation)));
+      if (c.reason != sched::FinishReason::kStop && c.reason != sched::FinishReason::kLength)
+        return Error{Error::Kind::kIo,
+                     fmt::format("{} ended early ({}); see the log above", prompt_name(a, i), sched::finish_reason_name(c.reason))};
+    }
   }
   a.format == "json" ? print_json(run) : print_text(run);
   return {};
