@@ -94,8 +94,9 @@ class BraceFormat {
       if (index >= arguments_.positional.size()) return s_.fail("a format names an argument by a number that is too high");
       v = arguments_.positional[index];
     } else {
+      if (!s_.take_items(arguments_.named.size())) return s_.fail("");
       for (const auto& [key, value] : arguments_.named)
-        if (key == first) v = value;
+        if (key.text == first) v = value;
       if (v.is_missing()) return s_.fail(fmt::format("a format names the argument '{}', which is not there", first));
     }
     for (size_t at = first_end; at < name.size() && !s_.failed();) {

@@ -15,9 +15,15 @@ struct Statement;
 struct Frame;
 class RenderState;
 
+// The name of an argument. One that `**` brought may be anybody's text, and keeps its origin when it becomes a key again.
+struct ArgumentName {
+  std::string text;
+  Value key{};  // missing: the template wrote the name
+};
+
 struct Arguments {
   std::vector<Value> positional;
-  std::vector<std::pair<std::string, Value>> named;
+  std::vector<std::pair<ArgumentName, Value>> named;
 };
 
 struct Function : Container, std::enable_shared_from_this<Function> {

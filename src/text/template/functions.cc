@@ -66,7 +66,7 @@ Value dict(RenderState& s, const Arguments& a) {
   auto out = s.new_dict();
   if (a.positional.size() > 1) return s.fail("dict() takes at most one argument without a name");
   if (!a.positional.empty() && !add_pairs(s, a.positional[0], [&](const Value& k, const Value& v) { out->set(k, v); })) return s.fail("");
-  for (const auto& [name, value] : a.named) out->set(s.text(name), value);
+  for (const auto& [name, value] : a.named) out->set(s.key_of(name), value);
   return s.dict(std::move(out));
 }
 
@@ -88,7 +88,7 @@ Value make_namespace(RenderState& s, const Arguments& a) {
         if (k.is_string()) set(k.view(), v);
       }))
     return s.fail("");
-  for (const auto& [name, value] : a.named) set(name, value);
+  for (const auto& [name, value] : a.named) set(name.text, value);
   return out;
 }
 

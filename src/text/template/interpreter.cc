@@ -158,7 +158,7 @@ void Interpreter::run_call(const Statement& st, Frame& frame, TextBuilder& out) 
   const Expression& e = *st.expression;
   const Value f = evaluate(*e.parts[0], frame);
   Arguments a = arguments(e.call, frame);
-  a.named.emplace_back("caller", make_macro(st, frame));
+  a.named.emplace_back(ArgumentName{"caller"}, make_macro(st, frame));
   s_.line = st.line;
   const Value v = call(f, std::move(a));
   if (!s_.failed()) append_text(s_, out, v);
@@ -358,7 +358,7 @@ Value Interpreter::filter(const Expression& e, Frame& frame, const Value& input)
 Arguments Interpreter::arguments(const CallArguments& call, Frame& frame) {
   Arguments a;
   for (const ExpressionPtr& p : call.positional) a.positional.push_back(evaluate(*p, frame));
-  for (const auto& [name, p] : call.named) a.named.emplace_back(name, evaluate(*p, frame));
+  for (const auto& [name, p] : call.named) a.named.emplace_back(ArgumentName{name}, evaluate(*p, frame));
   if (call.star != nullptr)
     if (const auto items = s_.items_of(evaluate(*call.star, frame))) a.positional.insert(a.positional.end(), items->begin(), items->end());
   if (call.star_star != nullptr) {
@@ -372,7 +372,7 @@ Arguments Interpreter::arguments(const CallArguments& call, Frame& frame) {
         s_.fail("keywords must be strings");
         break;
       }
-      a.named.emplace_back(key.view(), value);
+      a.named.emplace_back(ArgumentName{std::string(key.view()), key}, value);
     }
   }
   return a;
@@ -394,7 +394,7 @@ Value Interpreter::call_macro(const Macro& macro, Arguments a) {
   const std::string_view name = st.constant.view();
   const Scope scope(*this, macro.frame);
   const auto take_named = [&](std::string_view wanted) {
-    const auto at = std::find_if(a.named.begin(), a.named.end(), [&](const auto& n) { return n.first == wanted; });
+    const auto at = std::find_if(a.named.begin(), a.named.end(), [&](const auto& n) { return n.first.text == wanted; });
     if (at == a.named.end()) return Value();
     Value v = std::move(at->second);
     a.named.erase(at);
@@ -413,10 +413,10 @@ Value Interpreter::call_macro(const Macro& macro, Arguments a) {
   }
   if (st.uses_kwargs) {
     auto rest = s_.new_dict();
-    for (const auto& [n, v] : a.named) rest->set(s_.text(n), v);
+    for (const auto& [n, v] : a.named) rest->set(s_.key_of(n), v);
     scope->set(given_.kwargs, s_.dict(std::move(rest)));
   } else if (!a.named.empty()) {
-    return s_.fail(fmt::format("macro '{}' takes no keyword argument '{}'", name, a.named[0].first));
+    return s_.fail(fmt::format("macro '{}' takes no keyword argument '{}'", name, a.named[0].first.text));
   }
   const size_t taken = std::min(st.parameters.size(), a.positional.size());
   if (st.uses_varargs)

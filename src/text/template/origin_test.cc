@@ -275,6 +275,13 @@ TEST(Origins, NumbersStayUntrusted) {
   EXPECT_EQ(bracketed("{{ s | length }}{{ s == 'x' }}.", R"({"s": "7"})"), "1False.");
 }
 
+TEST(Origins, NamesOfSpreadArgumentsStayUntrusted) {
+  const std::string_view d = R"({"d": {"<u>": 1}})";
+  EXPECT_EQ(bracketed("{% macro m() %}{% for k in kwargs %}{{ k }}{% endfor %}{% endmacro %}{{ m(**d) }}.", d), "[[<u>]].");
+  EXPECT_EQ(bracketed("{{ dict(t=2, **d) }}.", d), "{'t': 2, '[[<u>]]': [[1]]}.");
+  EXPECT_EQ(bracketed("{{ '%s' | format(**d) }}.", d), "{'[[<u>]]': [[1]]}.");
+}
+
 TEST(Origins, GrowingTextTakesLinearTime) {
   // A buffer that is appended to in place: 200,000 characters one by one, with the origin of each.
   const Rendered out = render(

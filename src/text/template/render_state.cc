@@ -113,13 +113,13 @@ std::vector<Value> bind_arguments(RenderState& s, std::string_view what, const A
   }
   std::copy(a.positional.begin(), a.positional.end(), bound.begin());
   for (const auto& [name, value] : a.named) {
-    const auto at = std::find(names.begin(), names.end(), name);
+    const auto at = std::find(names.begin(), names.end(), name.text);
     if (at == names.end()) {
-      s.fail(fmt::format("{}() has no argument '{}'", what, name));
+      s.fail(fmt::format("{}() has no argument '{}'", what, name.text));
       return bound;
     }
     Value& slot = bound[static_cast<size_t>(at - names.begin())];
-    if (!slot.is_missing()) s.fail(fmt::format("{}() got two values for the argument '{}'", what, name));
+    if (!slot.is_missing()) s.fail(fmt::format("{}() got two values for the argument '{}'", what, name.text));
     slot = value;
   }
   for (size_t i = 0; i < required; ++i)

@@ -54,6 +54,8 @@ class RenderState {
   }
   Value new_namespace();
   Value text(std::string_view bytes, bool untrusted = false);
+  // An argument's name as the key of an object.
+  Value key_of(const ArgumentName& name) { return name.key.is_missing() ? text(name.text) : name.key; }
 
   // Whatever can be walked as a list of its items; nothing, and an error, for what cannot. Iterators are used up.
   std::optional<std::vector<Value>> items_of(const Value& v);

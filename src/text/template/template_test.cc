@@ -263,6 +263,10 @@ TEST(Template, EverythingIsBounded) {
   expect_limit("{% for i in range(100000) %}{% set y = (10 ** 4900) // (10 ** 2450) %}{% endfor %}", "steps");
   expect_limit("{% for i in range(100000) %}{% set y = ('9' * 4900) | int %}{% endfor %}", "steps");
   expect_limit("{% for i in range(100000) %}{% set y = '%.4000f' % 1e308 %}{% endfor %}", "steps");
+  std::string many = R"({"d": {"k": 1)";
+  for (int i = 0; i < 10'000; ++i) many += ",\"k" + std::to_string(i) + "\": 1";
+  expect_limit("{{ ('{k}' * 10000).format(**d) }}", "steps", many + "}}");
+  expect_limit("{% for i in range(10000) %}{{ 'x'.format_map(d) }}{% endfor %}", "steps", many + "}}");
   // Text in text, both from messages, in linear time.
   const std::string a(400'000, 'a');
   EXPECT_EQ(text("{{ b in a }}{{ a.find(b) }}{{ a.replace(b, '') | length }}",

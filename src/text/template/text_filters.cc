@@ -155,7 +155,7 @@ Value filter_format(RenderState& s, const Value& v, const Arguments& a) {
     values = s.list(a.positional, List::Flavour::kTuple);
   } else {
     auto dict = s.new_dict();
-    for (const auto& [name, value] : a.named) dict->set(s.text(name), value);
+    for (const auto& [name, value] : a.named) dict->set(s.key_of(name), value);
     values = s.dict(std::move(dict));
   }
   return s.failed() ? values : percent_format(s, Value(to_text(s, v)), values);

@@ -416,8 +416,9 @@ Value result_of(RenderState& s, const Value& self, std::string_view name, const 
     if (s.failed()) return b[0];
     if (!b[0].is(Type::kDict)) return s.fail("format_map() needs a mapping");
     Arguments named;
+    if (!s.take_items(8 * b[0].as_dict().entries.size())) return s.fail("");
     for (const auto& [key, value] : b[0].as_dict().entries)
-      if (key.is_string()) named.named.emplace_back(key.view(), value);
+      if (key.is_string()) named.named.emplace_back(ArgumentName{std::string(key.view()), key}, value);
     return brace_format(s, text, named);
   }
   if (name.starts_with("is")) {
