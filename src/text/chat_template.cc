@@ -28,6 +28,7 @@ std::optional<FieldProblem> part_problem(const ChatValue& part, const std::strin
   if (part.is_string() || allow_media) return {};
   if (!part.is(Type::kDict)) return problem(field, "is neither text nor an object");
   const ChatValue* type = part.as_dict().find("type");
+  if (type == nullptr && part.as_dict().find("text") == nullptr) return problem(field, "has neither a type nor text");
   if (type == nullptr) return {};
   if (!type->is_string()) return problem(field + ".type", "is not text");
   if (type->view() == "text") return {};
@@ -94,24 +95,28 @@ ChatValue with_item(const ChatValue& list, size_t index, const ChatValue& item) 
   return copy;
 }
 
-// Arguments that are text and hold a JSON object become the object.
+// A call whose arguments, if they are text that holds a JSON object, are that object.
+ChatValue with_parsed_arguments_of_call(const ChatValue& call) {
+  if (!call.is(Type::kDict)) return call;
+  const ChatValue* function = call.as_dict().find("function");
+  const ChatValue& owner = function != nullptr ? *function : call;
+  const ChatValue* arguments = owner.is(Type::kDict) ? owner.as_dict().find("arguments") : nullptr;
+  if (arguments == nullptr || !arguments->is_string()) return call;
+  const auto parsed = jinja::parse_json(arguments->view(), true, "arguments");
+  if (!parsed.ok() || !parsed->is(Type::kDict)) return call;
+  const ChatValue filled = with_field(owner, "arguments", *parsed);
+  return function != nullptr ? with_field(call, "function", filled) : filled;
+}
+
 ChatValue with_parsed_arguments(const ChatValue& message) {
   const ChatValue* calls = message.as_dict().find("tool_calls");
   if (calls == nullptr || !calls->is(Type::kList)) return message;
-  ChatValue changed = *calls;
-  for (size_t i = 0; i < changed.as_list().items.size(); ++i) {
-    const ChatValue call = changed.as_list().items[i];
-    if (!call.is(Type::kDict)) continue;
-    const ChatValue* function = call.as_dict().find("function");
-    const ChatValue owner = function != nullptr ? *function : call;
-    const ChatValue* arguments = owner.is(Type::kDict) ? owner.as_dict().find("arguments") : nullptr;
-    if (arguments == nullptr || !arguments->is_string()) continue;
-    const auto parsed = jinja::parse_json(arguments->view(), true, "arguments");
-    if (!parsed.ok() || !parsed->is(Type::kDict)) continue;
-    const ChatValue filled = with_field(owner, "arguments", *parsed);
-    changed = with_item(changed, i, function != nullptr ? with_field(call, "function", filled) : filled);
+  auto changed = std::make_shared<jinja::List>();
+  for (const ChatValue& call : calls->as_list().items) {
+    changed->items.push_back(with_parsed_arguments_of_call(call));
+    changed->hold(changed->items.back());
   }
-  return with_field(message, "tool_calls", changed);
+  return with_field(message, "tool_calls", ChatValue(std::move(changed)));
 }
 
 ChatValue with_mark(const ChatValue& text, std::string_view mark) { return Text::of(std::string(text.view()) + std::string(mark)); }

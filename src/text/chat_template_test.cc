@@ -170,6 +170,7 @@ TEST(ChatTemplate, MediaAndOddRequestsAreRefusedByField) {
   EXPECT_EQ(problem(R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}])", Error::Kind::kUnsupported),
             "messages[0].content[1].type");
   EXPECT_EQ(problem(R"([{"role": "user", "content": [1]}])", Error::Kind::kInvalid), "messages[0].content[0]");
+  EXPECT_EQ(problem(R"([{"role": "user", "content": [{"image_url": "a"}]}])", Error::Kind::kInvalid), "messages[0].content[0]");
   EXPECT_EQ(problem(R"([{"role": "user"}, {"content": "x"}])", Error::Kind::kInvalid), "messages[1].role");
   EXPECT_EQ(problem(R"([1])", Error::Kind::kInvalid), "messages[0]");
   EXPECT_EQ(problem(R"({})", Error::Kind::kInvalid), "messages");
@@ -211,6 +212,17 @@ TEST(ChatTemplate, ArgumentsThatAreTextBecomeObjects) {
   EXPECT_EQ(t.render(r)->text, "TrueTrueFalseFalseTrue");
   r.parse_arguments = false;
   EXPECT_EQ(t.render(r)->text, "FalseFalseFalseFalseTrue");
+}
+
+TEST(ChatTemplate, ManyCallsTakeLinearTime) {
+  const ChatTemplate t = parsed("{{ messages[0].tool_calls | length }}");
+  std::string calls;
+  for (int i = 0; i < 100'000; ++i) calls += R"(,{"function": {"arguments": "{}"}})";
+  const ChatRequest r = request(R"([{"role": "assistant", "tool_calls": [)" + calls.substr(1) + "]}]");
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(t.render(r)->text, "100000");
+  // Milliseconds; minutes if every call copied the list of them.
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 20.0);
 }
 
 TEST(ChatTemplate, FinalMessageGoesOn) {
