@@ -9,6 +9,8 @@ namespace {
 
 constexpr int kMostDepth = 32;
 constexpr int kMostSteps = 20000;
+// Properties, values and names looked at, and every 64 bytes of a key or a reference: one step may lead to many of them.
+constexpr size_t kMostItems = 1'000'000;
 
 JsonKind kind_of(const json::value& value) {
   switch (value.kind()) {
@@ -47,6 +49,7 @@ class SchemaTypes {
     const json::object& object = schema.get_object();
     if (const json::value* properties = object.if_contains("properties"); properties != nullptr && properties->is_object())
       for (const auto& [key, property] : properties->get_object()) {
+        if (!take(1 + key.size() / 64)) break;
         const ArgumentType type = of(property, 0);
         const auto [at, is_new] = tool.arguments.try_emplace(std::string(key), type);
         if (!is_new) at->second = at->second | type;
@@ -56,7 +59,10 @@ class SchemaTypes {
     if (const json::value* target = referenced(object)) collect(*target, tool, depth + 1);
     for (const char* key : {"allOf", "anyOf", "oneOf"})
       if (const json::array* members = list(object, key))
-        for (const json::value& member : *members) collect(member, tool, depth + 1);
+        for (const json::value& member : *members) {
+          if (!take()) return;
+          collect(member, tool, depth + 1);
+        }
   }
 
   // What keywords say together; anything where they contradict each other, since the text has to become something.
@@ -68,7 +74,10 @@ class SchemaTypes {
     if (const json::value* names = object.if_contains("type")) type = type & named(*names);
     if (const json::array* values = list(object, "enum")) {
       ArgumentType kinds = ArgumentType::none();
-      for (const json::value& value : *values) kinds = kinds | ArgumentType::of(kind_of(value));
+      for (const json::value& value : *values) {
+        if (!take()) return ArgumentType::anything();
+        kinds = kinds | ArgumentType::of(kind_of(value));
+      }
       type = type & kinds;
     }
     if (const json::value* value = object.if_contains("const")) type = type & ArgumentType::of(kind_of(*value));
@@ -76,44 +85,56 @@ class SchemaTypes {
     for (const char* key : {"anyOf", "oneOf"})
       if (const json::array* members = list(object, key)) {
         ArgumentType any = ArgumentType::none();
-        for (const json::value& member : *members) any = any | of(member, depth + 1);
+        for (const json::value& member : *members) {
+          if (!take()) return ArgumentType::anything();
+          any = any | of(member, depth + 1);
+        }
         type = type & any;
       }
     if (const json::array* members = list(object, "allOf"))
-      for (const json::value& member : *members) type = type & of(member, depth + 1);
+      for (const json::value& member : *members) {
+        if (!take()) return ArgumentType::anything();
+        type = type & of(member, depth + 1);
+      }
     if (const json::value* nullable = object.if_contains("nullable"); nullable != nullptr && nullable->is_bool() && nullable->get_bool())
       type = type | ArgumentType::of(JsonKind::kNull);
     return type.is_none() ? ArgumentType::anything() : type;
   }
 
  private:
-  static ArgumentType named(const json::value& names) {
+  ArgumentType named(const json::value& names) {
     ArgumentType type = ArgumentType::none();
     if (names.is_string()) type = ArgumentType::named(names.get_string());
     if (names.is_array())
-      for (const json::value& name : names.get_array())
+      for (const json::value& name : names.get_array()) {
+        if (!take()) return ArgumentType::anything();
         if (name.is_string()) type = type | ArgumentType::named(name.get_string());
+      }
     return type.is_none() ? ArgumentType::anything() : type;
   }
 
   bool enter(const json::value& schema, int depth) { return schema.is_object() && depth < kMostDepth && ++steps_ < kMostSteps; }
+
+  // Whether another `items` may be looked at.
+  bool take(size_t items = 1) { return (items_ += items) < kMostItems; }
 
   static const json::array* list(const json::object& object, std::string_view key) {
     const json::value* value = object.if_contains(key);
     return value == nullptr ? nullptr : value->if_array();
   }
 
-  const json::value* referenced(const json::object& object) const {
+  const json::value* referenced(const json::object& object) {
     const json::value* reference = object.if_contains("$ref");
     if (reference == nullptr || !reference->is_string()) return nullptr;
     const std::string_view pointer = reference->get_string();
-    if (!pointer.starts_with('#')) return nullptr;
+    if (!pointer.starts_with('#') || !take(1 + pointer.size() / 64)) return nullptr;
     boost::system::error_code failed;
     return root_.find_pointer(pointer.substr(1), failed);
   }
 
   const json::value& root_;
   int steps_ = 0;
+  size_t items_ = 0;
 };
 
 void ToolTypes::add(std::string_view name, const json::value& parameters) {

@@ -263,6 +263,31 @@ TEST(OutputParser, PlainTextStaysAsItIs) {
   }
 }
 
+// A schema that refers to itself twice is walked through thousands of times: what each walk looks at is bounded, too.
+TEST(OutputParser, ReadsHostileSchemasSoon) {
+  std::string values, names;
+  for (int i = 0; i < 200'000; ++i) {
+    values += ",1";
+    names += ",\"p" + std::to_string(i) + "\":true";
+  }
+  values[0] = names[0] = ' ';
+  const std::string again = R"("anyOf": [{"$ref": "#/d"}, {"$ref": "#/d"}])", of_d = R"("properties": {"a": {"$ref": "#/d"}})";
+  for (const std::string& schema : {"{" + of_d + R"(, "d": {"enum": [)" + values + "], " + again + "}}",
+                                    "{" + of_d + R"(, "d": {"type": [)" + values + "], " + again + "}}",
+                                    R"({"properties": {)" + names + R"(}, "anyOf": [{"$ref": "#"}, {"$ref": "#"}]})"}) {
+    const auto parsed = boost::json::parse(schema);
+    ToolTypes tools;
+    const auto start = std::chrono::steady_clock::now();
+    tools.add("f", parsed);
+    // A second at most; minutes if only steps through references counted.
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 10.0) << schema.substr(0, 60);
+  }
+  // As long as a list of the honest ever is.
+  ToolTypes tools;
+  tools.add("f", boost::json::parse(R"({"properties": {"a": {"enum": [)" + values + "]}}}"));
+  EXPECT_EQ(tools.type("f", "a"), ArgumentType::of(JsonKind::kInteger));
+}
+
 TEST(OutputParser, TakesLinearTime) {
   const ToolTypes tools = some_tools();
   const std::string head = "<tool_call>f<arg_key>s</arg_key><arg_value>";
