@@ -103,6 +103,9 @@ TEST_F(CommandLine, TokenizesBothWays) {
   EXPECT_EQ(run({"tokenize", "--tokenizer", tokenizer, "--decode", "--json", "--text", "39,276"}).out, "{\"text\":\"Hel\"}\n");
   expect_failure({"tokenize", "--tokenizer", path("none"), "--text", "x"}, {"none"});
   EXPECT_EQ(run({"tokenize", "--text", "x"}).exit_code, 2);
+  // A pipe in a model's folder is an error, not a wait.
+  ASSERT_EQ(mkfifo(path("tokenizer.json").c_str(), 0600), 0);
+  expect_failure({"tokenize", "--tokenizer", folder_.path().string(), "--text", "a"}, {"tokenizer.json", "regular file"});
 }
 
 TEST_F(CommandLine, RendersConversations) {
@@ -132,6 +135,13 @@ TEST_F(CommandLine, RendersConversations) {
   folder_.write("broken.json", "[{");
   expect_failure({"render", "--model", model, "--messages", path("broken.json")}, {"broken.json", "JSON"});
   expect_failure({"render", "--model", model, "--messages", path("none.json")}, {"none.json"});
+  for (const std::string field : {"add_generation_prompt", "continue_final_message", "chat_template_kwargs"}) {
+    folder_.write("odd.json", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"" + field + "\": \"false\"}");
+    expect_failure({"render", "--model", model, "--messages", path("odd.json")}, {"odd.json", field});
+  }
+  // Arguments that are no UTF-8.
+  EXPECT_EQ(run({"render", "--model", model, "--user", "a\xF0", "--option", "mode=\xE2\x82", "--json"}).out,
+            "{\"text\":\"<|user|>a\uFFFD<|assistant|><think>\uFFFD\",\"untrusted\":[[8,12],[32,35]]}\n");
   expect_failure({"render", "--model", path("nowhere"), "--user", "x"}, {"nowhere", "chat_template.jinja"});
   expect_failure({"render", "--model", model, "--user", "x", "--option", "mode"}, {"--option mode"});
   expect_failure({"render", "--model", model, "--user", "x", "--option", "messages=1"}, {"chat_template_kwargs.messages"});

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
+#include "text/utf8.h"
 
 namespace baton::app {
 namespace {
@@ -39,18 +40,34 @@ struct Arguments {
   bool json = false;
 };
 
+std::string name_of(const std::string& file) { return file == "-" ? "standard input" : file; }
+
 Result<ChatValue> read_json(const std::string& file) {
-  const bool standard_input = file == "-";
-  const std::string where = standard_input ? "standard input" : file;
-  BATON_ASSIGN(const std::string content, read_file(standard_input ? "/dev/stdin" : file, kMostInputBytes));
-  return text::jinja::parse_json(content, true, where);
+  BATON_ASSIGN(const std::string content, read_file(file == "-" ? "/dev/stdin" : file, kMostInputBytes));
+  return text::jinja::parse_json(content, true, name_of(file));
+}
+
+// Arguments may be any bytes; the template engine reads valid UTF-8 only.
+ChatValue argument(std::string_view bytes) {
+  std::string repaired;
+  text::append_lossy(repaired, bytes);
+  return ChatValue::text(repaired);
 }
 
 ChatValue message(std::string_view role, std::string_view content) {
   auto dict = std::make_shared<text::jinja::Dict>();
   dict->set(ChatValue::text("role"), ChatValue::text(role));
-  dict->set(ChatValue::text("content"), ChatValue::text(content));
+  dict->set(ChatValue::text("content"), argument(content));
   return dict;
+}
+
+// A switch of a request's body; text such as "false" would count as true.
+Status read_switch(const text::jinja::Dict& body, std::string_view name, const std::string& where, bool& value) {
+  const ChatValue* given = body.find(name);
+  if (given == nullptr || given->is_none()) return {};
+  if (!given->is(Type::kBool)) return Error{Error::Kind::kInvalid, fmt::format("{}: {} is neither true nor false", where, name)};
+  value = given->as_bool();
+  return {};
 }
 
 // A list of messages, or the body of a request that holds one.
@@ -69,16 +86,19 @@ Status read_messages(const Arguments& a, ChatRequest& request) {
     return {};
   }
   const text::jinja::Dict& body = given.as_dict();
+  const std::string where = name_of(a.messages_file);
   const ChatValue* messages = body.find("messages");
   if (messages == nullptr)
-    return Error{Error::Kind::kInvalid, fmt::format("{}: neither a list of messages nor an object with 'messages'", a.messages_file)};
+    return Error{Error::Kind::kInvalid, fmt::format("{}: neither a list of messages nor an object with 'messages'", where)};
   request.messages = *messages;
   if (const ChatValue* tools = body.find("tools")) request.tools = *tools;
-  if (const ChatValue* v = body.find("add_generation_prompt")) request.add_generation_prompt = text::jinja::truth(*v);
-  if (const ChatValue* v = body.find("continue_final_message")) request.continue_final_message = text::jinja::truth(*v);
+  BATON_TRY(read_switch(body, "add_generation_prompt", where, request.add_generation_prompt));
+  BATON_TRY(read_switch(body, "continue_final_message", where, request.continue_final_message));
   if (const ChatValue* v = body.find("reasoning_effort")) request.options.emplace_back("reasoning_effort", *v);
-  if (const ChatValue* options = body.find("chat_template_kwargs"); options != nullptr && options->is(Type::kDict))
-    for (const auto& [name, value] : options->as_dict().entries) request.options.emplace_back(name.view(), value);
+  const ChatValue* options = body.find("chat_template_kwargs");
+  if (options == nullptr || options->is_none()) return {};
+  if (!options->is(Type::kDict)) return Error{Error::Kind::kInvalid, fmt::format("{}: chat_template_kwargs is not an object", where)};
+  for (const auto& [name, value] : options->as_dict().entries) request.options.emplace_back(name.view(), value);
   return {};
 }
 
@@ -89,7 +109,7 @@ Status add_option(const std::string& option, ChatRequest& request) {
     return Error{Error::Kind::kInvalid, fmt::format("--option {}: name=value is expected, such as enable_thinking=false", option)};
   const std::string name = option.substr(0, equals), value = option.substr(equals + 1);
   auto parsed = text::jinja::parse_json(value, true, name);
-  request.options.emplace_back(name, parsed.ok() ? std::move(*parsed) : ChatValue::text(value));
+  request.options.emplace_back(name, parsed.ok() ? std::move(*parsed) : argument(value));
   return {};
 }
 

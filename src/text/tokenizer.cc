@@ -176,8 +176,10 @@ Tokenizer::~Tokenizer() = default;
 
 Result<Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
   std::error_code error;
-  const auto file = std::filesystem::is_directory(path, error) ? path / "tokenizer.json" : path;
-  BATON_ASSIGN(const std::string json, read_file(file, kMostFileBytes));
+  const bool folder = std::filesystem::is_directory(path, error);
+  const auto file = folder ? path / "tokenizer.json" : path;
+  // A pipe that is given by its name is somebody's wish; one in a model's folder would let the program wait for ever.
+  BATON_ASSIGN(const std::string json, folder ? read_regular_file(file, kMostFileBytes) : read_file(file, kMostFileBytes));
   return parse(json, file.string());
 }
 
