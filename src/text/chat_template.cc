@@ -35,10 +35,30 @@ std::optional<FieldProblem> part_problem(const ChatValue& part, const std::strin
   return problem(field + ".type", fmt::format("parts of the type '{}' are not supported; this model reads text only", type->view()));
 }
 
+bool is_absent(const ChatValue* value) { return value == nullptr || value->is_missing() || value->is_none(); }
+
+std::optional<FieldProblem> calls_problem(const ChatValue& calls, const std::string& field) {
+  if (!calls.is(Type::kList)) return problem(field, "is not a list");
+  const auto& items = calls.as_list().items;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const std::string place = fmt::format("{}[{}]", field, i);
+    if (!items[i].is(Type::kDict)) return problem(place, "is not an object");
+    const ChatValue* function = items[i].as_dict().find("function");
+    if (function != nullptr && !function->is(Type::kDict)) return problem(place + ".function", "is not an object");
+    const ChatValue& owner = function != nullptr ? *function : items[i];
+    const ChatValue* arguments = owner.as_dict().find("arguments");
+    if (!is_absent(arguments) && !arguments->is(Type::kDict) && !arguments->is_string())
+      return problem(place + (function != nullptr ? ".function.arguments" : ".arguments"), "is neither an object nor text that holds one");
+  }
+  return {};
+}
+
 std::optional<FieldProblem> message_problem(const ChatValue& message, const std::string& field, bool allow_media) {
   if (!message.is(Type::kDict)) return problem(field, "is not an object");
   const ChatValue* role = message.as_dict().find("role");
   if (role == nullptr || !role->is_string()) return problem(field + ".role", "is not there, or not text");
+  if (const ChatValue* calls = message.as_dict().find("tool_calls"); !is_absent(calls))
+    if (auto p = calls_problem(*calls, field + ".tool_calls")) return p;
   const ChatValue* content = message.as_dict().find("content");
   if (content == nullptr || !content->is(Type::kList)) return {};
   const auto& parts = content->as_list().items;
@@ -174,8 +194,12 @@ std::optional<FieldProblem> find_problem(const ChatRequest& r) {
   if (!r.tools.is_missing() && !r.tools.is_none()) {
     if (!r.tools.is(Type::kList)) return problem("tools", "is not a list");
     if (r.tools.depth() > kMostRequestDepth) return problem("tools", "is nested too deep");
-    for (size_t i = 0; i < r.tools.as_list().items.size(); ++i)
-      if (!r.tools.as_list().items[i].is(Type::kDict)) return problem(fmt::format("tools[{}]", i), "is not an object");
+    for (size_t i = 0; i < r.tools.as_list().items.size(); ++i) {
+      const ChatValue& tool = r.tools.as_list().items[i];
+      if (!tool.is(Type::kDict)) return problem(fmt::format("tools[{}]", i), "is not an object");
+      const ChatValue* function = tool.as_dict().find("function");
+      if (function != nullptr && !function->is(Type::kDict)) return problem(fmt::format("tools[{}].function", i), "is not an object");
+    }
   }
   if (auto p = options_problem(r)) return p;
   return continuation_problem(r);

@@ -1,6 +1,7 @@
 // Chat templates over whole requests: where templates come from, who is trusted, what is refused, what a tokenizer makes of it.
 #include "text/chat_template.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -175,7 +176,17 @@ TEST(ChatTemplate, MediaAndOddRequestsAreRefusedByField) {
   EXPECT_EQ(problem(R"([1])", Error::Kind::kInvalid), "messages[0]");
   EXPECT_EQ(problem(R"({})", Error::Kind::kInvalid), "messages");
   EXPECT_EQ(problem(R"([{"role": "user", "content": ["a", {"type": "text"}, {"text": "b"}]}])", Error::Kind::kInvalid), "text");
+  const auto call = [](std::string_view calls) { return fmt::format(R"([{{"role": "assistant", "tool_calls": {}}}])", calls); };
+  EXPECT_EQ(problem(call("\"f\""), Error::Kind::kInvalid), "messages[0].tool_calls");
+  EXPECT_EQ(problem(call("[7]"), Error::Kind::kInvalid), "messages[0].tool_calls[0]");
+  EXPECT_EQ(problem(call(R"([{"function": 5}])"), Error::Kind::kInvalid), "messages[0].tool_calls[0].function");
+  EXPECT_EQ(problem(call(R"([{"function": {"name": "f", "arguments": 5}}])"), Error::Kind::kInvalid),
+            "messages[0].tool_calls[0].function.arguments");
+  EXPECT_EQ(problem(call(R"([{"name": "f", "arguments": []}])"), Error::Kind::kInvalid), "messages[0].tool_calls[0].arguments");
+  EXPECT_EQ(problem(call("null"), Error::Kind::kInvalid), "text");
   ChatRequest r = request("[]");
+  r.tools = value(R"([{"function": 5}])");
+  EXPECT_EQ(find_problem(r)->field, "tools[0].function");
   r.tools = value("{}");
   EXPECT_EQ(find_problem(r)->field, "tools");
   r.tools = value("[1]");

@@ -43,10 +43,8 @@ bool has_only(const json::object& schema, std::initializer_list<std::string_view
 class CallGrammar {
  public:
   // `added` are the ids that are no text.
-  CallGrammar(const ToolFunction& function, const OutputMarkup& markup, const json::array& added)
-      : function_(function), markup_(markup), added_(added) {
-    types_.add(function.name, function.parameters);
-  }
+  CallGrammar(const ToolFunction& function, const OutputMarkup& markup, const json::array& added, SchemaBudget& budget)
+      : function_(function), markup_(markup), added_(added), budget_(budget) {}
 
   // All that stands between <tool_call> and </tool_call>.
   Result<json::value> build() {
@@ -81,11 +79,13 @@ class CallGrammar {
           if (!properties->get_object().contains(name.get_string()))
             return unsupported(name.get_string(), "is required and not among the properties");
     }
+    if (budget_.exhausted()) return unsupported("", {});
     return in_sequence(std::move(elements));
   }
 
  private:
-  Error unsupported(std::string_view argument, const std::string& what) const {
+  Error unsupported(std::string_view argument, std::string what) const {
+    if (budget_.exhausted()) what = "leads through too many steps";  // and types were guessed
     return {Error::Kind::kUnsupported,
             argument.empty()
                 ? fmt::format("the parameters of {} {}, and calls would not be held to it", function_.name, what)
@@ -118,7 +118,7 @@ class CallGrammar {
   Result<json::value> value_of(const json::value& property, std::string_view name) const {
     if (!property.is_object()) return any_text();
     const json::object& schema = resolved(property.get_object());
-    const ArgumentType type = types_.of(schema, function_.parameters);
+    const ArgumentType type = ToolTypes::of(schema, function_.parameters, budget_);
     if (!type.has(JsonKind::kString)) return json_value(property);
     if (type.is_anything() && has_only(schema, {})) return any_text();
     if (const json::value* values = schema.if_contains("enum")) return choice_of(values->get_array(), type, name);
@@ -174,7 +174,7 @@ class CallGrammar {
     bool simple = true;
     const auto add = [&](const json::object& member) -> Status {
       const json::object& real = resolved(member);
-      if (types_.of(real, function_.parameters).has(JsonKind::kString)) {
+      if (ToolTypes::of(real, function_.parameters, budget_).has(JsonKind::kString)) {
         if (!has_only(real, {"type", "format"})) return unsupported(name, "is either something else or a string that is not any string");
         return {};
       }
@@ -241,7 +241,7 @@ class CallGrammar {
   const ToolFunction& function_;
   const OutputMarkup& markup_;
   const json::array& added_;
-  ToolTypes types_;
+  SchemaBudget& budget_;  // of all functions together
 };
 
 }  // namespace
@@ -263,9 +263,10 @@ Result<GrammarSpec> tool_call_grammar(std::span<const ToolFunction> functions, c
   json::array added;
   for (const int32_t id : tokenizer.added_ids()) added.push_back(id);
   json::array calls;
+  SchemaBudget budget{.steps = 200'000};
   for (const ToolFunction& function : functions) {
     if (options.choice == Choice::kNamed && function.name != options.named) continue;
-    BATON_ASSIGN(json::value call, CallGrammar(function, markup, added).build());
+    BATON_ASSIGN(json::value call, CallGrammar(function, markup, added, budget).build());
     calls.push_back(std::move(call));
   }
   if (calls.empty())

@@ -8,9 +8,6 @@ namespace json = boost::json;
 namespace {
 
 constexpr int kMostDepth = 32;
-constexpr int kMostSteps = 20000;
-// Properties, values and names looked at, and every 64 bytes of a key or a reference: one step may lead to many of them.
-constexpr size_t kMostItems = 1'000'000;
 
 JsonKind kind_of(const json::value& value) {
   switch (value.kind()) {
@@ -42,7 +39,7 @@ ArgumentType ArgumentType::named(std::string_view type) {
 // Reads one function's schema; `root` is what "#" means in a $ref.
 class SchemaTypes {
  public:
-  explicit SchemaTypes(const json::value& root) : root_(root) {}
+  SchemaTypes(const json::value& root, SchemaBudget& budget) : root_(root), budget_(budget) {}
 
   void collect(const json::value& schema, ToolTypes::Tool& tool, int depth = 0) {
     if (!enter(schema, depth)) return;
@@ -113,10 +110,10 @@ class SchemaTypes {
     return type.is_none() ? ArgumentType::anything() : type;
   }
 
-  bool enter(const json::value& schema, int depth) { return schema.is_object() && depth < kMostDepth && ++steps_ < kMostSteps; }
+  bool enter(const json::value& schema, int depth) { return schema.is_object() && depth < kMostDepth && --budget_.steps > 0; }
 
   // Whether another `items` may be looked at.
-  bool take(size_t items = 1) { return (items_ += items) < kMostItems; }
+  bool take(size_t items = 1) { return (budget_.items -= static_cast<int64_t>(items)) > 0; }
 
   static const json::array* list(const json::object& object, std::string_view key) {
     const json::value* value = object.if_contains(key);
@@ -133,17 +130,19 @@ class SchemaTypes {
   }
 
   const json::value& root_;
-  int steps_ = 0;
-  size_t items_ = 0;
+  SchemaBudget& budget_;
 };
 
 void ToolTypes::add(std::string_view name, const json::value& parameters) {
   Tool tool;
-  SchemaTypes(parameters).collect(parameters, tool);
+  SchemaBudget budget;
+  SchemaTypes(parameters, budget).collect(parameters, tool);
   tools_.insert_or_assign(std::string(name), std::move(tool));
 }
 
-ArgumentType ToolTypes::of(const json::object& schema, const json::value& root) { return SchemaTypes(root).of(schema, 0); }
+ArgumentType ToolTypes::of(const json::object& schema, const json::value& root, SchemaBudget& budget) {
+  return SchemaTypes(root, budget).of(schema, 0);
+}
 
 ArgumentType ToolTypes::type(std::string_view tool, std::string_view argument) const {
   const auto at = tools_.find(tool);

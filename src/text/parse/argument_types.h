@@ -33,6 +33,14 @@ class ArgumentType {
   uint32_t bits_;
 };
 
+// What reading the schemas of a request may cost. Who reads several schemas for one client shares it among them.
+struct SchemaBudget {
+  int steps = 20'000;
+  // Properties, values and names looked at, and every 64 bytes of a key or a reference: one step may lead to many of them.
+  int64_t items = 1'000'000;
+  bool exhausted() const { return steps <= 0 || items <= 0; }
+};
+
 // The functions that a request offers. Immutable once filled; parsers of several choices may share it.
 class ToolTypes {
  public:
@@ -43,8 +51,8 @@ class ToolTypes {
   bool empty() const { return tools_.empty(); }
   // Anything, for functions and arguments that no schema describes.
   ArgumentType type(std::string_view tool, std::string_view argument) const;
-  // The type that a schema gives to a value; `root` is where its references lead from.
-  static ArgumentType of(const boost::json::object& schema, const boost::json::value& root);
+  // The type that a schema gives to a value; `root` is where its references lead from. Anything where the budget ends.
+  static ArgumentType of(const boost::json::object& schema, const boost::json::value& root, SchemaBudget& budget);
 
  private:
   struct Tool {
