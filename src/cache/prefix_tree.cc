@@ -1,6 +1,5 @@
 #include "cache/prefix_tree.h"
 
-#include <sys/mman.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -25,13 +24,9 @@ void prefetch_half(const void* p) {
 
 }  // namespace
 
-// A match touches a page's units once, far apart: on small memory pages every one of them would miss the TLB too.
 PrefixTree::HalfArray PrefixTree::allocate_halves(int32_t pages) {
-  constexpr size_t kHugePage = 2 << 20;
-  const size_t bytes = (static_cast<size_t>(pages) * kHalfBytes + kHugePage - 1) / kHugePage * kHugePage;
-  void* p = std::aligned_alloc(kHugePage, bytes > 0 ? bytes : kHugePage);
+  void* p = allocate_on_huge_pages(static_cast<size_t>(pages) * kHalfBytes);
   BATON_CHECK_MSG(p != nullptr, "no memory for the units of {} pages", pages);
-  madvise(p, bytes, MADV_HUGEPAGE);
   return HalfArray(static_cast<uint32_t*>(p));
 }
 

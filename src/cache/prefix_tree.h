@@ -18,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "cache/huge_pages.h"
 #include "cache/id_pool.h"
 #include "cache/use_list.h"
 
@@ -108,20 +109,20 @@ class PrefixTree {
   bool evictable(const Entry& e) const { return e.children == 0 && e.leases == 0; }
 
   IdPool& pages_;
-  std::vector<Entry> nodes_;
+  std::vector<Entry, HugePages<Entry>> nodes_;
   struct Free {
     void operator()(uint32_t* p) const { std::free(p); }
   };
   using HalfArray = std::unique_ptr<uint32_t[], Free>;
   static HalfArray allocate_halves(int32_t pages);
-  HalfArray low_;   // [capacity, kPageUnits], on huge pages where the system grants them
+  HalfArray low_;   // [capacity, kPageUnits]
   HalfArray high_;  // likewise; touched for wide pages alone
   // The tag, a part of the key, tells nearly all others apart without a look at their nodes.
   struct Place {
     uint32_t tag;
     Node node;
   };
-  std::vector<Place> table_;  // open addressing by key; a power of two, at most half full
+  std::vector<Place, HugePages<Place>> table_;  // open addressing by key; a power of two, at most half full
   size_t mask_;
   UseList leaves_;  // the evictable ones
   int32_t size_ = 0;
