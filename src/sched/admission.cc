@@ -14,9 +14,7 @@ void Scheduler::expire(Time now) {
     deadlines_.pop();
     const auto found = requests_.find(id);
     if (found == requests_.end()) continue;  // it was faster
-    Request& r = *found->second;
-    for (size_t c = r.choices.size(); c-- > 0;)
-      if (Sequence* s = r.choices[c].get(); s != nullptr && s->state != State::kDraining) finish(*s, FinishReason::kDeadline);
+    finish_all(*found->second, FinishReason::kDeadline);
   }
   sweep();
 }

@@ -137,6 +137,12 @@ void Scheduler::finish(Sequence& s, FinishReason reason, int32_t token, int32_t 
                      .usage = {r.prompt_tokens(), s.cached_tokens, static_cast<int64_t>(s.tokens.size()) - r.prompt_tokens()}});
 }
 
+// Every choice that has not ended yet, the first one last.
+void Scheduler::finish_all(Request& r, FinishReason reason) {
+  for (size_t c = r.choices.size(); c-- > 0;)
+    if (Sequence* s = r.choices[c].get(); s != nullptr && s->state != State::kDraining) finish(*s, reason);
+}
+
 // What the sequence holds on the device, once its last launched cycle has completed.
 void Scheduler::release(Sequence& s) {
   for (auto i = static_cast<size_t>(s.tree_pages); i < s.pages.size(); ++i) memory_.retire(Memory::Kind::kPage, s.pages[i], s.last_cycle);

@@ -170,9 +170,7 @@ Status Scheduler::submit(RequestId id, RequestSpec spec, Time now) {
 void Scheduler::cancel(RequestId id) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
-  Request& r = *found->second;
-  for (size_t c = r.choices.size(); c-- > 0;)  // the leader of a group last: its end frees the request
-    if (Sequence* s = r.choices[c].get(); s != nullptr && s->state != State::kDraining) finish(*s, FinishReason::kCancelled);
+  finish_all(*found->second, FinishReason::kCancelled);
   sweep();
   update_gauges();
 }

@@ -139,6 +139,7 @@ class Scheduler {
   void activate(Sequence& fork);
   void deliver(Sequence& s, int32_t token, int32_t draw);
   void finish(Sequence& s, FinishReason reason, int32_t token = -1, int32_t draw = -1);
+  void finish_all(Request& r, FinishReason reason);
   void release(Sequence& s);
   void release_host(Sequence& s);
   void sweep();
