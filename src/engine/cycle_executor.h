@@ -9,18 +9,32 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+#include "engine/constraint.h"
 #include "ops/head.h"
 #include "sched/cycle.h"
 
 namespace baton::engine {
 
+// Whom a slot draws for.
+struct BoundChoice {
+  const sched::RequestSpec* request = nullptr;
+  Constraint* constraint = nullptr;  // of this choice; null: none
+};
+
 struct CycleResult {
+  struct Problem {
+    int32_t draw;
+    Error error;
+  };
+
   bool failed = false;
   std::string error;                   // why, if it failed
-  std::vector<int32_t> tokens;         // by draw: a token, or a negative value of ops/head.h
+  std::vector<int32_t> tokens;         // by draw: a token, or a negative value of ops/head.h or sched/cycle.h
   std::vector<float> logprobs;         // by draw; meaningful where the request asks
   std::vector<ops::TokenLogprob> top;  // [draws, top_stride], likewise
   int32_t top_stride = 0;
+  std::vector<Problem> problems;  // why tokens are sched::kConstraintFailed
 
   std::span<const ops::TokenLogprob> top_of(int32_t draw) const {
     return std::span(top).subspan(static_cast<size_t>(draw) * static_cast<size_t>(top_stride), static_cast<size_t>(top_stride));
@@ -32,8 +46,8 @@ class CycleExecutor {
   virtual ~CycleExecutor() = default;
 
   // Starts a cycle, or puts it behind those that run; at most sched::kCyclesInFlight at once. Copies what it needs of `cycle`.
-  // requests[i] belongs to cycle.binds[i] and stays valid until a result has come back for every cycle that draws for it.
-  virtual void launch(const sched::Cycle& cycle, std::span<const sched::RequestSpec* const> requests) = 0;
+  // bound[i] belongs to cycle.binds[i]; what it points to stays valid until a result has come back for every cycle that draws for it.
+  virtual void launch(const sched::Cycle& cycle, std::span<const BoundChoice> bound) = 0;
 
   // The oldest result, valid until the next poll(); nullptr while it is not there.
   virtual const CycleResult* poll() = 0;

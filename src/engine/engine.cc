@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/check.h"
 #include "base/log.h"
 
 namespace baton::engine {
@@ -46,13 +47,24 @@ Engine::~Engine() {
   executor_.reset();                       // before what its notification uses
 }
 
-Result<sched::RequestId> Engine::submit(sched::RequestSpec spec, Sink& sink) {
+Result<sched::RequestId> Engine::submit(sched::RequestSpec spec, Sink& sink, std::unique_ptr<Constraint> constraint) {
   BATON_TRY(sched::Scheduler::check(spec, options_.scheduler));  // here, since a long prompt takes a while to look through
+  Constraints constraints;
+  if (constraint) {
+    if (const int64_t words = (options_.scheduler.vocabulary + 31) / 32; static_cast<int64_t>(constraint->mask_words()) != words)
+      return Error{Error::Kind::kInvalid, fmt::format("the constraint's masks have {} words; {} tokens need {}", constraint->mask_words(),
+                                                      options_.scheduler.vocabulary, words)};
+    for (int32_t c = 1; c < spec.choices; ++c) {
+      BATON_ASSIGN(auto other, constraint->fork());
+      constraints.push_back(std::move(other));
+    }
+    constraints.push_back(std::move(constraint));
+  }
   {
     const std::lock_guard lock(mutex_);
     if (!stopping_ && static_cast<int32_t>(mail_.size()) < options_.max_mail) {
       const sched::RequestId id = next_id_++;
-      mail_.emplace_back(Submit{id, std::move(spec), &sink});
+      mail_.emplace_back(Submit{id, std::move(spec), &sink, std::move(constraints)});
       mailed_.notify_one();
       return id;
     }
@@ -138,6 +150,7 @@ void Engine::handle(Submit& m) {
   const int32_t logprobs = m.spec.sampling.logprobs;
   if (const Status s = scheduler_->submit(m.id, std::move(m.spec), now()); !s.ok()) return m.sink->on_refused(s.error());
   listeners_.emplace(m.id, Listener{m.sink, logprobs});
+  if (!m.constraints.empty()) constraints_.emplace(m.id, std::move(m.constraints));
 }
 
 void Engine::handle(const Flush& m) {
@@ -153,7 +166,11 @@ void Engine::handle(const Flush& m) {
 bool Engine::plan() {
   if (!scheduler_->plan(now(), cycle_)) return false;
   bound_.clear();
-  for (const sched::Bind& b : cycle_.binds) bound_.push_back(scheduler_->find(b.request));
+  for (const sched::Bind& b : cycle_.binds) {
+    const auto constraints = constraints_.find(b.request);
+    Constraint* constraint = constraints == constraints_.end() ? nullptr : constraints->second[static_cast<size_t>(b.choice)].get();
+    bound_.push_back({scheduler_->find(b.request), constraint});
+  }
   executor_->launch(cycle_, bound_);
   return true;
 }
@@ -175,14 +192,31 @@ void Engine::tell(const CycleResult* result) {
     const Listener listener = found->second;
     float logprob = 0;
     std::span<const ops::TokenLogprob> top;
-    if (e.draw >= 0 && listener.logprobs >= 0) {  // others of the cycle may have asked for more, or for none
+    if (e.token >= 0 && e.draw >= 0 && listener.logprobs >= 0) {  // others of the cycle may have asked for more, or for none
       logprob = result->logprobs[static_cast<size_t>(e.draw)];
       top = result->top_of(e.draw).first(static_cast<size_t>(listener.logprobs));
     }
-    if (e.last) listeners_.erase(found);
+    if (e.reason == sched::FinishReason::kConstraint) {
+      const auto problem = std::find_if(result->problems.begin(), result->problems.end(), [&e](const auto& p) { return p.draw == e.draw; });
+      BATON_CHECK(problem != result->problems.end());
+      listener.sink->on_problem(e.choice, problem->error);
+    }
+    if (e.last) {
+      if (constraints_.contains(e.request)) told_.push_back(e.request);
+      listeners_.erase(found);
+    }
     listener.sink->on_event(e, logprob, top);
   }
   scheduler_->clear_events();
+  drop_constraints();
+}
+
+void Engine::drop_constraints() {
+  std::erase_if(told_, [this](sched::RequestId id) {
+    const bool forgotten = scheduler_->find(id) == nullptr;
+    if (forgotten) constraints_.erase(id);
+    return forgotten;
+  });
 }
 
 // Until there is a result, mail, or a deadline while nothing runs.

@@ -24,6 +24,8 @@ class Sink {
   virtual ~Sink() = default;
   // A token, an end or both; logprob and top as the request asked. After the event that is `last` the sink is never called again.
   virtual void on_event(const sched::Event& event, float logprob, std::span<const ops::TokenLogprob> top) = 0;
+  // Why the choice is about to end with kConstraint; its event follows.
+  virtual void on_problem([[maybe_unused]] int32_t choice, [[maybe_unused]] const Error& error) {}
   // The request found the queue full: there are no events. The sink is never called again.
   virtual void on_refused(const Error& error) = 0;
 };
@@ -47,8 +49,9 @@ class Engine {
   ~Engine();
 
   // From any thread. Refuses what can never run (kInvalid, naming the field), and kExhausted if the mailbox is full; that the queue is full
-  // only the sink hears. The sink outlives its last event.
-  Result<sched::RequestId> submit(sched::RequestSpec spec, Sink& sink);
+  // only the sink hears. The sink outlives its last event. `constraint`, which may be null, holds the output to a form from its first token
+  // on; further choices get forks of it.
+  Result<sched::RequestId> submit(sched::RequestSpec spec, Sink& sink, std::unique_ptr<Constraint> constraint = nullptr);
   void cancel(sched::RequestId id);
   void stop(sched::RequestId id, int32_t choice);
 
@@ -60,10 +63,12 @@ class Engine {
   EngineMetrics metrics() const;
 
  private:
+  using Constraints = std::vector<std::unique_ptr<Constraint>>;  // by choice; empty: none
   struct Submit {
     sched::RequestId id;
     sched::RequestSpec spec;
     Sink* sink;
+    Constraints constraints;
   };
   struct Cancel {
     sched::RequestId id;
@@ -88,6 +93,7 @@ class Engine {
   bool plan();
   void finish(const CycleResult& result);
   void tell(const CycleResult* result);
+  void drop_constraints();
   void wait();
   void publish();
 
@@ -100,7 +106,10 @@ class Engine {
   };
   std::unordered_map<sched::RequestId, Listener> listeners_;  // of the engine thread
   sched::Cycle cycle_;
-  std::vector<const sched::RequestSpec*> bound_;
+  std::vector<BoundChoice> bound_;
+  // Until the scheduler has forgotten the request: cycles that are launched may still draw for it.
+  std::unordered_map<sched::RequestId, Constraints> constraints_;
+  std::vector<sched::RequestId> told_;  // of these, those whose last event has been told
   std::vector<Message> reading_;
   StepTimes host_time_;
   int64_t step_ns_ = 0;  // spent since the last completed cycle

@@ -225,7 +225,7 @@ class LogprobExecutor final : public CycleExecutor {
   static constexpr int32_t kTop = 5;
 
   explicit LogprobExecutor(const sched::MemorySizes& sizes) : tokens_(sizes, kVocabulary) {}
-  void launch(const sched::Cycle& cycle, std::span<const RequestSpec* const> requests) override { tokens_.launch(cycle, requests); }
+  void launch(const sched::Cycle& cycle, std::span<const BoundChoice> bound) override { tokens_.launch(cycle, bound); }
   const CycleResult* poll() override {
     const CycleResult* result = tokens_.poll();
     if (result == nullptr) return nullptr;
@@ -273,7 +273,7 @@ class SlowExecutor final : public CycleExecutor {
     changed_.notify_one();
     thread_.join();
   }
-  void launch(const sched::Cycle& cycle, std::span<const RequestSpec* const>) override {
+  void launch(const sched::Cycle& cycle, std::span<const BoundChoice>) override {
     CycleResult result;
     result.tokens = device_.run(cycle);
     result.failed = random_() % 50 == 0;

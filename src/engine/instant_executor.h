@@ -11,7 +11,7 @@ class InstantExecutor final : public CycleExecutor {
  public:
   explicit InstantExecutor(int64_t vocabulary) : vocabulary_(static_cast<uint64_t>(vocabulary)) {}
 
-  void launch(const sched::Cycle& cycle, std::span<const sched::RequestSpec* const>) override {
+  void launch(const sched::Cycle& cycle, std::span<const BoundChoice>) override {
     CycleResult& result = results_[static_cast<size_t>(launched_++) % results_.size()];
     result.tokens.resize(cycle.draws.size());
     for (size_t i = 0; i < cycle.draws.size(); ++i)

@@ -59,7 +59,8 @@ SerialExecutor::SerialExecutor(model::Glm5Next& model, ops::Backend& backend, co
     : model_(model), backend_(backend), registry_(register_ranges(model.cache_layout())),
       context_pages_((context_tokens + ops::kPageTokens - 1) / ops::kPageTokens),
       tables_(static_cast<size_t>(budget.slots), std::vector<int32_t>(static_cast<size_t>(context_pages_), 0)),
-      last_tokens_(static_cast<size_t>(budget.slots), 0), sampling_(budget.slots, model.config().vocab_size) {
+      last_tokens_(static_cast<size_t>(budget.slots), 0), sampling_(budget.slots, model.config().vocab_size),
+      constraints_(budget.slots, model.config().vocab_size) {
   BATON_CHECK(model.options().max_sequences >= budget.slots && model.options().max_logits_rows >= budget.slots);
   BATON_CHECK(model.options().max_pages >= context_pages_);
   rows_.reserve(static_cast<size_t>(budget.slots));
@@ -74,11 +75,11 @@ SerialExecutor::~SerialExecutor() {
   if (thread_.joinable()) thread_.join();
 }
 
-void SerialExecutor::launch(const Cycle& cycle, std::span<const sched::RequestSpec* const> requests) {
+void SerialExecutor::launch(const Cycle& cycle, std::span<const BoundChoice> bound) {
   Job& job = jobs_[static_cast<size_t>(launched_) % jobs_.size()];
   BATON_CHECK(launched_ - polled_ < sched::kCyclesInFlight);
   job.cycle = cycle;
-  job.requests.assign(requests.begin(), requests.end());
+  job.bound.assign(bound.begin(), bound.end());
   {
     const std::lock_guard lock(mutex_);
     ++launched_;
@@ -99,7 +100,7 @@ void SerialExecutor::serve() {
     if (done_ == launched_) return;
     Job& job = jobs_[static_cast<size_t>(done_) % jobs_.size()];
     lock.unlock();
-    run(job.cycle, job.requests, job.result);
+    run(job.cycle, job.bound, job.result);
     lock.lock();
     ++done_;
     lock.unlock();
@@ -108,10 +109,11 @@ void SerialExecutor::serve() {
   }
 }
 
-void SerialExecutor::run(const Cycle& cycle, std::span<const sched::RequestSpec* const> requests, CycleResult& result) {
+void SerialExecutor::run(const Cycle& cycle, std::span<const BoundChoice> bound, CycleResult& result) {
   for (size_t i = 0; i < cycle.binds.size(); ++i) {
     const sched::Bind& b = cycle.binds[i];
-    sampling_.bind(b, *requests[i],
+    constraints_.bind(b, bound[i].constraint);
+    sampling_.bind(b, *bound[i].request,
                    std::span(cycle.history).subspan(static_cast<size_t>(b.history_begin), static_cast<size_t>(b.history_count)));
   }
   for (const sched::TableEdit& e : cycle.table_edits) tables_[static_cast<size_t>(e.slot)][static_cast<size_t>(e.index)] = e.page;
@@ -215,6 +217,7 @@ void SerialExecutor::forward(const Cycle& cycle) {
 void SerialExecutor::draw(const Cycle& cycle, CycleResult& result) {
   const auto n = static_cast<int64_t>(cycle.draws.size());
   result.tokens.resize(static_cast<size_t>(n));
+  result.problems.clear();
   if (n == 0) return;
   const int64_t d = model_.config().hidden_size;
   const int64_t v = model_.config().vocab_size;
@@ -229,6 +232,7 @@ void SerialExecutor::draw(const Cycle& cycle, CycleResult& result) {
     const sched::Rows& r = cycle.rows[static_cast<size_t>(draw.rows)];
     backend_.copy_on_device(from.row_bytes(i), slots().slot(r.slot) + model_.cache_layout().hidden_offset, d * dtype_bytes(from.dtype));
     rows_.push_back(sampling_.row(draw));
+    rows_.back().allowed = constraints_.allowed(draw);
     any = any || rows_.back().logprobs >= 0;
     top = std::max(top, rows_.back().logprobs);
   }
@@ -243,7 +247,9 @@ void SerialExecutor::draw(const Cycle& cycle, CycleResult& result) {
                  .top = top > 0 ? result.top.data() : nullptr,
                  .top_stride = top});
   for (int64_t i = 0; i < n; ++i) {
-    const int32_t slot = cycle.draws[static_cast<size_t>(i)].slot;
+    const sched::Draw& draw = cycle.draws[static_cast<size_t>(i)];
+    const int32_t slot = draw.slot;
+    constraints_.settle(draw, static_cast<int32_t>(i), result);
     last_tokens_[static_cast<size_t>(slot)] = std::max(result.tokens[static_cast<size_t>(i)], 0);  // a failed draw ends its sequence
     sampling_.drawn(slot, result.tokens[static_cast<size_t>(i)]);
   }

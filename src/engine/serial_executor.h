@@ -11,6 +11,7 @@
 #include "cache/budget.h"
 #include "cache/registry.h"
 #include "engine/cycle_executor.h"
+#include "engine/slot_constraints.h"
 #include "engine/slot_sampling.h"
 #include "model/glm5_next.h"
 
@@ -33,19 +34,19 @@ class SerialExecutor final : public CycleExecutor {
   };
   static Workspace workspace(const model::Glm5Next& model, int64_t slots, int64_t context_tokens);
 
-  void launch(const sched::Cycle& cycle, std::span<const sched::RequestSpec* const> requests) override;
+  void launch(const sched::Cycle& cycle, std::span<const BoundChoice> bound) override;
   const CycleResult* poll() override;
   void on_result(std::function<void()> notify) override { notify_ = std::move(notify); }
 
   // Runs one cycle on the calling thread. For tests and measurements that want no thread in between; not beside launch().
-  void run(const sched::Cycle& cycle, std::span<const sched::RequestSpec* const> requests, CycleResult& result);
+  void run(const sched::Cycle& cycle, std::span<const BoundChoice> bound, CycleResult& result);
 
  private:
   SerialExecutor(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget, int64_t context_tokens);
 
   struct Job {
     sched::Cycle cycle;
-    std::vector<const sched::RequestSpec*> requests;
+    std::vector<BoundChoice> bound;
     CycleResult result;
   };
 
@@ -69,6 +70,7 @@ class SerialExecutor final : public CycleExecutor {
   std::vector<std::vector<int32_t>> tables_;  // by slot
   std::vector<int32_t> last_tokens_;          // by slot
   SlotSampling sampling_;
+  SlotConstraints constraints_;
   std::vector<ops::SamplingRow> rows_;
   std::vector<int32_t> staging_;
 

@@ -4,23 +4,44 @@
 #include <deque>
 
 #include "engine/cycle_executor.h"
+#include "engine/slot_constraints.h"
 #include "sched/fake_device.h"
 
 namespace baton::engine {
 
 class TokenExecutor final : public CycleExecutor {
  public:
-  TokenExecutor(const sched::MemorySizes& sizes, int64_t vocabulary) : device_(sizes, vocabulary) {}
+  TokenExecutor(const sched::MemorySizes& sizes, int64_t vocabulary)
+      : device_(sizes, vocabulary), constraints_(sizes.slots, vocabulary), vocabulary_(vocabulary) {}
 
   void fail_at(int64_t cycle) { fail_at_ = cycle; }  // counted from 1
 
-  void launch(const sched::Cycle& cycle, std::span<const sched::RequestSpec* const> requests) override {
-    EXPECT_EQ(requests.size(), cycle.binds.size());
-    for (const sched::RequestSpec* r : requests) EXPECT_NE(r, nullptr);
+  // The first token that may come from `token` on, around the end of the vocabulary.
+  static int32_t first_allowed(int32_t token, const uint32_t* allowed, int64_t vocabulary) {
+    if (allowed == nullptr) return token;
+    for (int64_t i = 0; i < vocabulary; ++i) {
+      const auto t = static_cast<int32_t>((token + i) % vocabulary);
+      if ((allowed[t / 32] >> t % 32 & 1) != 0) return t;
+    }
+    return ops::kNothingAllowed;
+  }
+
+  void launch(const sched::Cycle& cycle, std::span<const BoundChoice> bound) override {
+    EXPECT_EQ(bound.size(), cycle.binds.size());
+    for (size_t i = 0; i < bound.size(); ++i) {
+      EXPECT_NE(bound[i].request, nullptr);
+      constraints_.bind(cycle.binds[i], bound[i].constraint);
+    }
     CycleResult result;
     result.failed = ++launched_ == fail_at_;
     result.error = "asked to";
-    result.tokens = device_.run(cycle);
+    result.tokens.resize(cycle.draws.size());
+    device_.run(cycle, [&](int32_t index, const sched::Draw& draw, int32_t token) {
+      int32_t& drawn = result.tokens[static_cast<size_t>(index)];
+      drawn = first_allowed(token, constraints_.allowed(draw), vocabulary_);
+      constraints_.settle(draw, index, result);
+      return drawn;
+    });
     results_.push_back(std::move(result));
     notify_();
   }
@@ -34,6 +55,8 @@ class TokenExecutor final : public CycleExecutor {
 
  private:
   sched::FakeDevice device_;
+  SlotConstraints constraints_;
+  int64_t vocabulary_;
   std::deque<CycleResult> results_;
   CycleResult current_;
   std::function<void()> notify_;

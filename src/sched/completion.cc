@@ -9,6 +9,20 @@ namespace baton::sched {
 
 using cache::kPageUnits;
 
+namespace {
+
+// Why a draw gave no token.
+FinishReason reason_of(int32_t drawn) {
+  switch (drawn) {
+    case ops::kNothingAllowed: return FinishReason::kNothingAllowed;
+    case kConstraintFailed: return FinishReason::kConstraint;
+    case kConstraintOver: return FinishReason::kStop;
+    default: return FinishReason::kNotFinite;
+  }
+}
+
+}  // namespace
+
 void Scheduler::complete(std::span<const int32_t> drawn) {
   BATON_CHECK(in_flight() > 0);
   const int64_t number = memory_.completed() + 1;
@@ -88,7 +102,7 @@ void Scheduler::activate(Sequence& fork) {
 
 void Scheduler::deliver(Sequence& s, int32_t token, int32_t draw) {
   if (s.state == State::kDraining) return;  // it ended before this token
-  if (token < 0) return finish(s, token == ops::kNothingAllowed ? FinishReason::kNothingAllowed : FinishReason::kNotFinite);
+  if (token < 0) return finish(s, reason_of(token), -1, draw);
   s.tokens.push_back(token);
   ++metrics_.generated_tokens;
   const RequestSpec& spec = s.request->spec;

@@ -68,6 +68,10 @@ struct Draw {
   bool may_stop;     // false: fewer than min_tokens so far, stop tokens are banned
 };
 
+// What a draw may give instead of a token, beside the negative values of ops/head.h.
+inline constexpr int32_t kConstraintFailed = -3;  // what holds the choice to a form has failed, and nothing may be drawn without it
+inline constexpr int32_t kConstraintOver = -4;    // the form is complete, and the choice ends
+
 struct Cycle {
   int64_t number = 0;
   std::vector<Bind> binds;

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "cache/prefix_tree.h"
@@ -28,7 +30,10 @@ class FakeDevice {
         pages_(static_cast<size_t>(sizes.pages)), host_pages_(static_cast<size_t>(sizes.host_pages)),
         snapshots_(static_cast<size_t>(sizes.snapshots)) {}
 
-  std::vector<int32_t> run(const Cycle& c) {
+  // What becomes of draw `index`, given the token that the device would have drawn; for what holds draws to a form.
+  using Choose = std::function<int32_t(int32_t index, const Draw& draw, int32_t token)>;
+
+  std::vector<int32_t> run(const Cycle& c, const Choose& choose = {}) {
     for (const Bind& b : c.binds) at(slots_, b.slot).choice = b.choice;
     for (const TableEdit& e : c.table_edits) {
       auto& table = at(slots_, e.slot).table;
@@ -41,8 +46,9 @@ class FakeDevice {
     for (const Draw& d : c.draws) {
       const Slot& from = at(slots_, c.rows[static_cast<size_t>(d.rows)].slot);
       EXPECT_EQ(static_cast<size_t>(d.position), from.state.size());
-      drawn.push_back(next_token(from.state, at(slots_, d.slot).choice, vocabulary_));
-      at(slots_, d.slot).last = drawn.back();
+      const int32_t token = next_token(from.state, at(slots_, d.slot).choice, vocabulary_);
+      drawn.push_back(choose ? choose(static_cast<int32_t>(drawn.size()), d, token) : token);
+      at(slots_, d.slot).last = std::max(drawn.back(), 0);
     }
     for (const Move& m : c.after) move(m);
     return drawn;

@@ -45,12 +45,13 @@ struct RequestSpec {
 
 enum class FinishReason : uint8_t {
   kNone,       // goes on
-  kStop,       // a stop token was drawn
+  kStop,       // a stop token was drawn, or the form that the choice is held to is complete
   kLength,     // max_tokens, or the end of the context
   kCancelled,  // by the caller
   kDeadline,
   kNotFinite,       // the logits are not numbers
   kNothingAllowed,  // every token is banned
+  kConstraint,      // what holds the choice to a form has failed
   kFailed           // the device failed
 };
 
@@ -67,7 +68,7 @@ struct Event {
   RequestId request = 0;
   int32_t choice = 0;
   int32_t token = -1;  // -1: none
-  int32_t draw = -1;   // index into the cycle's draws, where log-probabilities are
+  int32_t draw = -1;   // index into the cycle's draws, of which the token or the end came; -1: of none
   FinishReason reason = FinishReason::kNone;
   bool last = false;  // the request is over: all its choices have ended
   Usage usage;        // so far

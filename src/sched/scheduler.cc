@@ -58,6 +58,7 @@ const char* finish_reason_name(FinishReason reason) {
     case FinishReason::kDeadline: return "deadline";
     case FinishReason::kNotFinite: return "not finite";
     case FinishReason::kNothingAllowed: return "nothing allowed";
+    case FinishReason::kConstraint: return "constraint failed";
     case FinishReason::kFailed: return "failed";
   }
   return "?";

@@ -63,7 +63,8 @@ class Scheduler {
   // Plans the next cycle; false if there is nothing to do. At most kCyclesInFlight cycles may be planned and not completed.
   bool plan(Time now, Cycle& cycle);
 
-  // The oldest planned cycle is done: drawn[i] is the result of its draw i, a token or one of ops/head.h's negative values.
+  // The oldest planned cycle is done: drawn[i] is the result of its draw i, a token or a negative value of ops/head.h
+  // or cycle.h.
   void complete(std::span<const int32_t> drawn);
   // It failed: every sequence that has run ends with kFailed, and the caches are emptied. Cycles that are planned already still end in
   // complete() or fail(); what comes of them is ignored.
