@@ -1,24 +1,45 @@
 #!/usr/bin/env bash
-# Builds the GPU programs without CMake: for machines that have a CUDA toolkit and little else.
-# usage: bench/gpu/build.sh [output folder, default build/gpu]; statically linked against the CUDA runtime and libstdc++. Further
-# arguments go to nvcc: -DBATON_RACECHECK for compute-sanitizer --tool racecheck.
+# Builds the GPU programs without CMake: for machines that have a CUDA toolkit and little else. Compiles what changed, JOBS at a time
+# (default: all cores), each file by itself, then links.
+# usage: [JOBS=N] bench/gpu/build.sh [output folder, default build/gpu] [nvcc arguments]; statically linked against the CUDA runtime and
+# libstdc++. -DBATON_RACECHECK builds for compute-sanitizer --tool racecheck.
 set -euo pipefail
-root=$(cd "$(dirname "$0")/../.." && pwd)
+cd "$(dirname "$0")/../.."
 out=${1:-build/gpu}
 mkdir -p "$out"
-flags=(-DFMT_USE_CONSTEXPR=1 -diag-suppress=554 -std=c++20 -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -I"$root/src" -I"$root" -Xcompiler -Wall,-Wextra -cudart static -Xcompiler -static-libstdc++ "${@:2}")
-cd "$root"
-for source in src/ops/cuda/*/config.cc src/ops/cuda/*/launch.cu src/ops/cuda/*/inst/*.cu; do
-  family=$(cut -d/ -f4 <<<"$source")
-  object=$out/$family.$(basename "${source%.*}").o
-  if [[ ! -e $object || -n $(find src/ops/cuda "$source" -newer "$object" \( -name '*.cuh' -o -name '*.h' -o -path "$source" \) -print -quit) ]]; then
-    nvcc "${flags[@]}" -c "$source" -o "$object"
-  fi
+flags=(-DFMT_USE_CONSTEXPR=1 -diag-suppress=554 -std=c++20 -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Isrc -I. -Xcompiler -Wall,-Wextra "${@:2}")
+link=(-gencode=arch=compute_90a,code=sm_90a -cudart static -Xcompiler -static-libstdc++)
+
+# program: family whose kernels it links, source. The slowest to compile come first.
+programs=(
+  "kda_harness kda tests/gpu/kda_harness.cu"
+  "mla_harness mla_sparse tests/gpu/mla_harness.cu"
+  "moe_harness moe tests/gpu/moe_harness.cu"
+  "indexer_harness indexer tests/gpu/indexer_harness.cu"
+  "mhc_harness mhc tests/gpu/mhc_harness.cu"
+  "ceilings - bench/gpu/ceilings.cu"
+  "promotion - bench/gpu/promotion.cu"
+)
+object_of() { # src/ops/cuda/FAMILY/inst/NAME.cu -> OUT/FAMILY.NAME.o; tests/gpu/NAME.cu -> OUT/program.NAME.o
+  case $1 in
+    src/*) echo "$out/$(cut -d/ -f4 <<<"$1").$(basename "${1%.*}").o" ;;
+    *) echo "$out/program.$(basename "${1%.*}").o" ;;
+  esac
+}
+stale() { [[ ! -e $2 || -n $(find src/ops src/tensor src/base tests/gpu "$1" -newer "$2" \( -name '*.cuh' -o -name '*.h' -o -path "$1" \) -print -quit) ]]; }
+
+sources=(src/ops/cuda/*/inst/*.cu)
+for p in "${programs[@]}"; do sources+=("${p##* }"); done
+sources+=(src/ops/cuda/*/launch.cu src/ops/cuda/*/config.cc)
+for source in "${sources[@]}"; do
+  object=$(object_of "$source")
+  if stale "$source" "$object"; then printf '%s\0%s\0' "$source" "$object"; fi
+done | xargs -0 -r -n 2 -P "${JOBS:-$(nproc)}" bash -c 'nvcc "${@:1:$#-2}" -c "${@: -2:1}" -o "${@: -1}" || { rm -f "${@: -1}"; echo "build.sh: ${@: -2:1} does not compile" >&2; exit 255; }' nvcc "${flags[@]}"
+
+for p in "${programs[@]}"; do
+  read -r program family source <<<"$p"
+  objects=("$(object_of "$source")")
+  if [[ $family != - ]]; then objects+=("$out/$family".*.o); fi
+  nvcc "${link[@]}" "${objects[@]}" -o "$out/$program" &
 done
-nvcc "${flags[@]}" tests/gpu/moe_harness.cu "$out"/moe.*.o -o "$out/moe_harness"
-nvcc "${flags[@]}" tests/gpu/mla_harness.cu "$out"/mla_sparse.*.o -o "$out/mla_harness"
-nvcc "${flags[@]}" tests/gpu/mhc_harness.cu "$out"/mhc.*.o -o "$out/mhc_harness"
-nvcc "${flags[@]}" tests/gpu/indexer_harness.cu "$out"/indexer.*.o -o "$out/indexer_harness"
-nvcc "${flags[@]}" tests/gpu/kda_harness.cu "$out"/kda.*.o -o "$out/kda_harness"
-nvcc "${flags[@]}" bench/gpu/ceilings.cu -o "$out/ceilings"
-nvcc "${flags[@]}" bench/gpu/promotion.cu -o "$out/promotion"
+for job in $(jobs -p); do wait "$job"; done
