@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/constraint.h"
@@ -29,9 +30,8 @@ class SlotConstraints {
   struct Slot {
     Constraint* constraint = nullptr;  // stays when its choice has left the slot, and is not looked at any more
     int32_t next_position = 0;         // of the token that it has to be told next
-    Constraint::Next next = Constraint::Next::kAny;
-    bool failed = false;
-    Error problem;  // not reported yet, if its message is not empty
+    int32_t ended = 0;                 // what every further draw comes to, if not 0: a cycle that is launched already may draw once more
+    std::optional<Error> problem;      // not reported yet
     std::vector<uint32_t> mask;
   };
   Slot& at(int32_t slot) { return slots_[static_cast<size_t>(slot)]; }

@@ -16,6 +16,30 @@ using engine::LocalEngine;
 using engine::LocalOptions;
 using sched::RequestSpec;
 
+// Every third token, another third at each step; over after a hundred.
+class ThirdForm final : public engine::Constraint {
+ public:
+  explicit ThirdForm(int64_t vocabulary) : vocabulary_(vocabulary) {}
+  size_t mask_words() const override { return static_cast<size_t>((vocabulary_ + 31) / 32); }
+  Result<Next> next(std::span<uint32_t> mask) override {
+    if (told_ == 100) return Next::kOver;
+    if (told_ % 7 == 6) return Next::kAny;
+    std::fill(mask.begin(), mask.end(), 0);
+    for (int64_t t = told_ % 3; t < vocabulary_; t += 3) mask[static_cast<size_t>(t / 32)] |= 1U << t % 32;
+    return Next::kSome;
+  }
+  Status accept(int32_t token) override {
+    EXPECT_TRUE(told_ % 7 == 6 || token % 3 == told_ % 3);
+    ++told_;
+    return {};
+  }
+  Result<std::unique_ptr<Constraint>> fork() const override { return std::unique_ptr<Constraint>(new ThirdForm(*this)); }
+
+ private:
+  int64_t vocabulary_;
+  int64_t told_ = 0;
+};
+
 // Log-probabilities of the whole vocabulary's best few stand for the logits: they are functions of all of them.
 constexpr int32_t kLogprobs = 8;
 
@@ -58,11 +82,14 @@ struct World {
     if (!opened.ok()) throw std::runtime_error(opened.error().message);
     local = std::move(*opened);
   }
+  bool constrain = false;  // every second request
+
   std::vector<Answer> ask_all(const std::vector<RequestSpec>& specs) {
     std::vector<std::unique_ptr<GatheringSink>> sinks;
     for (const RequestSpec& s : specs) {
       sinks.push_back(std::make_unique<GatheringSink>(s.choices, true));
-      EXPECT_TRUE(local->engine().submit(s, *sinks.back()).ok());
+      auto form = constrain && s.sampling.seed % 2 == 0 ? std::make_unique<ThirdForm>(local->model().config().vocab_size) : nullptr;
+      EXPECT_TRUE(local->engine().submit(s, *sinks.back(), std::move(form)).ok());
     }
     std::vector<Answer> answers;
     for (const auto& sink : sinks) {
@@ -136,9 +163,10 @@ class EngineExactness : public ::testing::TestWithParam<Case> {
     }
     return out;
   }
-  static std::vector<Answer> alone(const std::vector<RequestSpec>& specs) {
+  static std::vector<Answer> alone(const std::vector<RequestSpec>& specs, bool constrain = false) {
     std::vector<Answer> answers;
     World w(options(1), GetParam().folder);
+    w.constrain = constrain;
     for (RequestSpec s : specs) {
       s.cache_prompt = false;
       answers.push_back(w.ask(s));
@@ -241,6 +269,24 @@ TEST_P(EngineExactness, ChoicesForkedFromOnePromptEqualRequestsOfTheirOwn) {
       }
       EXPECT_EQ(w.metrics().forks, 3);
     }
+  }
+}
+
+TEST_P(EngineExactness, ConstrainedRequestsDependOnNothingElseEither) {
+  std::vector<RequestSpec> all = specs(12, 7);
+  for (RequestSpec& s : all) s.max_tokens = 150;
+  const std::vector<Answer> wanted = alone(all, true);
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(wanted[i].tokens[0].size(), i % 2 == 0 ? 100U : 150U);
+  for (const int64_t host_bytes : {int64_t{0}, int64_t{64} << 20}) {
+    LocalOptions o = options(6);
+    o.pool_tokens = 10 * 64;
+    o.growth_tokens = 16;
+    o.host_bytes = host_bytes;
+    World w(o, GetParam().folder);
+    w.constrain = true;
+    expect_equal(w.ask_all(all), wanted, host_bytes > 0 ? "copied" : "recomputed");
+    const sched::Metrics m = w.metrics();
+    EXPECT_GT(host_bytes > 0 ? m.retractions_to_host : m.retractions_recomputed, 0);
   }
 }
 
