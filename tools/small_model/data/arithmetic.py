@@ -1,0 +1,224 @@
+"""Word problems, with the sum worked out digit by digit inside <think>.
+
+A story fixes a chain of operations on its numbers; the numbers are drawn so that every intermediate result stays between 0 and 999.
+Numbers in `kept` occur as operands in tests only.
+"""
+from .draw import phrasings
+from .words import NAMES, PLACES, THINGS
+
+
+def kept(n):
+    """Operands that training never sees."""
+    return 340 <= n <= 379 or 610 <= n <= 629 or 55 <= n <= 58
+
+
+def digits_of(n):
+    return [int(d) for d in reversed(str(n))]
+
+
+def add_steps(a, b):
+    x, y, carry, steps = digits_of(a), digits_of(b), 0, []
+    for i in range(max(len(x), len(y))):
+        p, q = (x[i] if i < len(x) else 0), (y[i] if i < len(y) else 0)
+        total = p + q + carry
+        steps.append(f"{p} + {q}{' + 1' if carry else ''} = {total}")
+        carry = total // 10
+    return f"{a} + {b}: {', '.join(steps)}. So {a + b}."
+
+
+def subtract_steps(a, b):
+    x, y, borrow, steps = digits_of(a), digits_of(b), 0, []
+    for i, p in enumerate(x):
+        q = y[i] if i < len(y) else 0
+        low = p - q - borrow < 0
+        steps.append(f"{p + 10 * low} - {q}{' - 1' if borrow else ''} = {p + 10 * low - q - borrow}")
+        borrow = int(low)
+    return f"{a} - {b}: {', '.join(steps)}. So {a - b}."
+
+
+def multiply_steps(a, b):
+    """One factor has one digit; it is written first."""
+    if a > 9:
+        a, b = b, a
+    if b < 10:
+        return f"{a} x {b} = {a * b}."
+    tens, ones = b // 10 * 10, b % 10
+    return f"{a} x {tens} = {a * tens}, {a} x {ones} = {a * ones}. " + add_steps(a * tens, a * ones)
+
+
+STEPS = {"+": add_steps, "-": subtract_steps, "x": multiply_steps}
+APPLY = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "x": lambda a, b: a * b}
+
+
+def operand(draw, low, high):
+    while True:
+        n = draw.between(low, high)
+        if draw.split != "train" or not kept(n):
+            return n
+
+
+def numbers(draw, chain):
+    """Operands of a chain such as "+-": the first number, then one for each operation."""
+    while True:
+        small = draw.chance(0.4)
+        values = [operand(draw, 2, 9) if chain[0] == "x" and draw.chance(0.5) else operand(draw, 10 if small else 2, 99 if small else 899)]
+        total = values[0]
+        if chain[0] == "x" and total > 99:
+            continue
+        for operation in chain:
+            if operation == "x":
+                value = operand(draw, 2, 9) if total > 9 else operand(draw, 3, 99)
+                if total > 99:
+                    break
+            elif operation == "-":
+                if total < 4:
+                    break
+                value = operand(draw, 2, total - 1)
+            else:
+                value = operand(draw, 2, 99 if small else 499)
+            total = APPLY[operation](total, value)
+            if not 0 < total <= 999:
+                break
+            values.append(value)
+        if len(values) == len(chain) + 1 and (draw.split != "values" or any(kept(v) for v in values)):
+            return values
+
+
+def work(chain, values):
+    """The lines of reasoning, and the result."""
+    total, lines = values[0], []
+    for operation, value in zip(chain, values[1:]):
+        lines.append(STEPS[operation](total, value))
+        total = APPLY[operation](total, value)
+    return "\n".join(lines), total
+
+
+PLAIN = {
+    "+": phrasings("What is {a} + {b}?", "Calculate {a} + {b}.", "{a} + {b} = ?", "What is {a} plus {b}?", "Add {a} and {b}.",
+                   "What do you get when you add {b} to {a}?", "Find the sum of {a} and {b}.", "How much is {a} + {b}?",
+                   test=("Please compute {a} + {b}.", "Tell me what {a} plus {b} is.", "What is the sum of {a} and {b}?")),
+    "-": phrasings("What is {a} - {b}?", "Calculate {a} - {b}.", "{a} - {b} = ?", "What is {a} minus {b}?", "Subtract {b} from {a}.",
+                   "What is left when you take {b} from {a}?", "Find the difference of {a} and {b}.", "How much is {a} - {b}?",
+                   test=("Please compute {a} - {b}.", "Tell me what {a} minus {b} is.", "What is the difference of {a} and {b}?")),
+    "x": phrasings("What is {a} x {b}?", "Calculate {a} x {b}.", "{a} x {b} = ?", "What is {a} times {b}?", "Multiply {a} by {b}.",
+                   "Find the product of {a} and {b}.", "How much is {a} x {b}?",
+                   test=("Please compute {a} x {b}.", "Tell me what {a} times {b} is.", "What is the product of {a} and {b}?")),
+}
+
+STORIES = {
+    "+": phrasings(
+        "{n} has {a} {t}. {m} gives {n} {b} more {t}. How many {t} does {n} have now?",
+        "There are {a} {t} in the {p}. {n} brings {b} more. How many {t} are there in all?",
+        "{n} found {a} {t} on one day and {b} {t} on the next day. How many {t} did {n} find in total?",
+        "{n} has {a} {t} and {m} has {b} {t}. How many {t} do they have together?",
+        "A shop sold {a} {t} in the morning and {b} {t} in the afternoon. How many {t} did the shop sell?",
+        "One box holds {a} {t}. Another box holds {b} {t}. How many {t} are in both boxes together?",
+        "{n} counted {a} {t} near the {p}. Then {n} counted {b} more. How many {t} did {n} count?",
+        "{m} made {a} {t}. {n} made {b} {t}. How many {t} did they make altogether?",
+        "{n} had {a} {t} and bought {b} more at the {p}. How many {t} does {n} have now?",
+        "In the {p} there were {a} {t}. Later {b} {t} were added. How many {t} are there now?",
+        test=("At the {p}, {n} picks up {a} {t} and then {b} more. How many {t} does {n} have in total?",
+              "{m} owns {a} {t}. {n} owns {b} {t}. How many {t} do they own together?",
+              "The {p} had {a} {t} last week. Since then {b} more {t} were added. How many {t} are there now?")),
+    "-": phrasings(
+        "{n} has {a} {t}. {n} gives {b} {t} to {m}. How many {t} does {n} have left?",
+        "There are {a} {t} in the {p}. {n} takes {b} of them away. How many {t} are left?",
+        "{n} had {a} {t} but lost {b} of them. How many {t} does {n} have now?",
+        "A shop had {a} {t}. It sold {b} of them. How many {t} are left in the shop?",
+        "{n} has {a} {t} and {m} has {b} {t}. How many more {t} does {n} have than {m}?",
+        "{n} baked {a} pies and sold {b} of them. How many pies remain?",
+        "Of {a} {t} in the {p}, {b} are broken. How many {t} are not broken?",
+        "{n} needs {a} {t} and has {b} of them. How many more {t} does {n} need?",
+        "{n} carried {a} {t} to the {p}, but {b} fell out on the way. How many {t} arrived?",
+        "{m} had {a} {t}. After giving away {b}, how many {t} does {m} have left?",
+        test=("{n} owns {a} {t} and gives {b} of them away. How many {t} does {n} have left?",
+              "The {p} had {a} {t}. Then {n} took {b} of them. How many {t} remain?",
+              "{m} has {a} {t}. {n} has {b} {t}. How many more {t} does {m} have than {n}?")),
+    "x": phrasings(
+        "There are {a} boxes with {b} {t} in each box. How many {t} are there in total?",
+        "{n} buys {a} bags. Each bag holds {b} {t}. How many {t} does {n} have?",
+        "One ticket costs {a} coins. {n} buys {b} tickets. How many coins does {n} pay?",
+        "{n} reads {a} pages every day. How many pages does {n} read in {b} days?",
+        "A hall in the {p} has {a} rows with {b} chairs each. How many chairs are there?",
+        "{n} fills {a} jars with {b} {t} each. How many {t} is that in all?",
+        "Each of {a} friends brings {b} {t}. How many {t} do they bring together?",
+        "{n} walks {a} miles every day. How many miles does {n} walk in {b} days?",
+        "{m} packs {a} baskets and puts {b} {t} into each one. How many {t} are packed?",
+        test=("The {p} has {a} shelves with {b} {t} on each shelf. How many {t} are there in total?",
+              "{n} makes {a} {t} every day. How many {t} does {n} make in {b} days?",
+              "Each of {a} bags holds {b} {t}. How many {t} are in the bags together?")),
+    "++": phrasings(
+        "{n} has {a} {t}. {n} finds {b} more and then buys {c} more. How many {t} does {n} have now?",
+        "{n} has {a} {t}, {m} has {b} {t}, and there are {c} more in the {p}. How many {t} are there in total?",
+        "A shop sold {a} {t} on Monday, {b} on Tuesday and {c} on Wednesday. How many {t} did it sell in total?",
+        "There are {a} red, {b} blue and {c} green {t} in the {p}. How many {t} are there in all?",
+        "{n} counted {a} {t} at first, then {b} more, then {c} more. How many {t} did {n} count in all?",
+        test=("{n} buys {a} {t}, then finds {b} more, and {m} brings {c} more. How many {t} are there in total?",
+              "There are {a} {t} in the first box, {b} in the second and {c} in the third. How many {t} are there in all?")),
+    "+-": phrasings(
+        "{n} has {a} {t}. {m} gives {n} {b} more. Then {n} loses {c} of them. How many {t} does {n} have now?",
+        "There are {a} {t} in the {p}. {n} brings {b} more, and {m} takes {c} away. How many {t} are left?",
+        "A shop had {a} {t}. It got {b} new ones and sold {c}. How many {t} are left in the shop?",
+        "{n} had {a} {t}, bought {b} more and gave {c} to {m}. How many {t} does {n} have left?",
+        "{n} and {m} have {a} and {b} {t}. Together they give away {c}. How many {t} do they have left?",
+        test=("{n} has {a} {t}, finds {b} more and then gives {c} to {m}. How many {t} does {n} have left?",
+              "The {p} had {a} {t}. Then {b} more were added, and {n} took {c} away. How many {t} are left?")),
+    "-+": phrasings(
+        "{n} has {a} {t}. {n} gives {b} to {m} and then buys {c} more. How many {t} does {n} have now?",
+        "There are {a} {t} in the {p}. {n} takes {b} away, and {m} brings {c} new ones. How many {t} are there now?",
+        "A shop had {a} {t}. It sold {b} and then got {c} new ones. How many {t} does the shop have now?",
+        "{n} had {a} {t}, lost {b} of them and found {c} others. How many {t} does {n} have now?",
+        test=("{n} has {a} {t}, loses {b} of them and then buys {c} more. How many {t} does {n} have now?",
+              "The {p} had {a} {t}. {n} took {b} away, then {c} more were added. How many {t} are there now?")),
+    "--": phrasings(
+        "{n} has {a} {t}. {n} gives {b} to {m} and loses {c}. How many {t} does {n} have left?",
+        "There are {a} {t} in the {p}. {n} takes {b} away, and {m} takes {c} away. How many {t} are left?",
+        "A shop had {a} {t}. It sold {b} in the morning and {c} in the afternoon. How many {t} are left in the shop?",
+        "Of {a} {t}, {b} are red, {c} are blue and all others are green. How many {t} are green?",
+        test=("{n} owns {a} {t}, loses {b} of them and gives {c} to {m}. How many {t} does {n} have left?",
+              "The {p} had {a} {t}. It sold {b} on Monday and {c} on Tuesday. How many {t} are left?")),
+    "x+": phrasings(
+        "{n} buys {a} bags with {b} {t} in each bag and finds {c} more. How many {t} does {n} have?",
+        "There are {a} boxes with {b} {t} in each box, and {c} more {t} on the table. How many {t} are there in total?",
+        "{n} reads {a} pages every day for {b} days, and then {c} more pages. How many pages does {n} read in all?",
+        "A hall has {a} rows with {b} chairs each. {n} brings {c} more chairs. How many chairs are there now?",
+        test=("{n} fills {a} jars with {b} {t} each and has {c} more {t} left over. How many {t} are there in total?",
+              "Each of {a} friends brings {b} {t}, and {n} brings {c} more. How many {t} are there in all?")),
+    "x-": phrasings(
+        "{n} buys {a} bags with {b} {t} in each bag and gives {c} {t} to {m}. How many {t} does {n} have left?",
+        "There are {a} boxes with {b} {t} in each box. {n} takes {c} {t} away. How many {t} are left?",
+        "{n} packs {a} baskets with {b} {t} each. Then {c} of the {t} are sold. How many {t} are left?",
+        "A hall has {a} rows with {b} chairs each. {c} chairs are broken. How many chairs are not broken?",
+        test=("{n} fills {a} jars with {b} {t} each and then loses {c} {t}. How many {t} does {n} have left?",
+              "Each of {a} friends brings {b} {t}. Then {n} takes {c} of them away. How many {t} are left?")),
+}
+
+ANSWER = "The answer is {}."
+
+
+def problem(draw):
+    """question, reasoning, result."""
+    if draw.chance(0.25):
+        chain = draw.choice(list(PLAIN))
+        a, b = numbers(draw, chain)
+        reasoning, result = work(chain, (a, b))
+        return draw.phrase(PLAIN[chain], a=a, b=b), reasoning, result
+    chain = draw.choice(list(STORIES))
+    values = numbers(draw, chain)
+    n, m = draw.sample(NAMES, 2)
+    slots = dict(zip("abc", values), n=n, m=m, t=draw.choice(THINGS), p=draw.choice(PLACES))
+    reasoning, result = work(chain, values)
+    return draw.phrase(STORIES[chain], **slots), reasoning, result
+
+
+def turn(draw):
+    question, reasoning, result = problem(draw)
+    return [{"role": "user", "content": question},
+            {"role": "assistant", "reasoning_content": reasoning, "content": ANSWER.format(result)}]
+
+
+def conversation(draw):
+    messages = []
+    for _ in range(1 if draw.split != "train" else draw.between(1, 3)):
+        messages += turn(draw)
+    return {"messages": messages}

@@ -1,0 +1,116 @@
+"""A record told in prose, and the JSON object that holds its fields."""
+import json
+
+from .draw import phrasings
+from .words import ADJECTIVES, CITIES, COLOURS, DAYS, FOODS, JOBS, MONTHS, NAMES, OBJECTS, PLACES, PRODUCTS, SURNAMES
+
+
+def full_name(draw):
+    return f"{draw.choice(NAMES)} {draw.choice(SURNAMES)}"
+
+
+def title(draw):
+    return f"The {draw.choice(ADJECTIVES).capitalize()} {draw.choice(OBJECTS).capitalize()}"
+
+
+# Per kind: how each field is drawn, and texts that tell all of them.
+KINDS = {
+    "person": ({
+        "name": full_name, "age": lambda d: d.between(18, 90), "city": lambda d: d.choice(CITIES), "job": lambda d: d.choice(JOBS)
+    },
+               phrasings("{name} is {age} years old, lives in {city} and works as a {job}.",
+                         "In {city} there lives a {job} called {name}, who is {age} years old.",
+                         "{name}, {age}, is a {job} from {city}.",
+                         "The {job} {name} moved to {city} at the age of {age}.",
+                         "My neighbour {name} works as a {job} in {city} and turned {age} last week.",
+                         "Please welcome {name}! At {age}, our new {job} comes to us from {city}.",
+                         test=("The {job} from {city} is called {name} and is {age} years old.",
+                               "{name} lives in {city}, is {age} years old and works as a {job}."))),
+    "product": ({
+        "item": lambda d: d.choice(PRODUCTS), "colour": lambda d: d.choice(COLOURS), "price": lambda d: d.between(5, 950),
+        "stock": lambda d: d.between(0, 99)
+    },
+                phrasings("The {colour} {item} costs {price} coins, and there are {stock} in stock.",
+                          "We have {stock} pieces of the {item} in {colour}. It costs {price} coins.",
+                          "For {price} coins you get the {item} in {colour}; {stock} are left.",
+                          "There are {stock} of the {colour} {item} left, for {price} coins each.",
+                          "Our {item} comes in {colour}. The price is {price} coins and the stock is {stock}.",
+                          test=("The {item} in {colour} costs {price} coins; {stock} are in stock.",
+                                "There are {stock} pieces of the {colour} {item}. The price is {price} coins."))),
+    "trip": ({
+        "from": lambda d: d.choice(CITIES), "to": lambda d: d.choice(CITIES), "day": lambda d: d.choice(DAYS),
+        "passengers": lambda d: d.between(1, 60)
+    },
+             phrasings("On {day}, {passengers} passengers travel from {from} to {to}.",
+                       "The bus from {from} to {to} leaves on {day} with {passengers} passengers.",
+                       "{passengers} passengers go to {to} on {day}; they start in {from}.",
+                       "We start in {from} on {day} and arrive in {to} with {passengers} passengers.",
+                       "The {day} train to {to} comes from {from} and carries {passengers} passengers.",
+                       test=("The train from {from} to {to} carries {passengers} passengers on {day}.",
+                             "On {day} the bus from {from} goes to {to} with {passengers} passengers."))),
+    "book": ({"title": title, "author": full_name, "year": lambda d: d.between(1900, 2020), "pages": lambda d: d.between(40, 900)},
+             phrasings("{title} was written by {author} in {year} and has {pages} pages.",
+                       "In {year}, {author} published {title}, a book of {pages} pages.",
+                       "The book {title} by {author} has {pages} pages and came out in {year}.",
+                       "{author} wrote {title}. It has {pages} pages and appeared in {year}.",
+                       "With its {pages} pages, {title} by {author} is a long read; it was printed in {year}.",
+                       test=("{author} published {title} in {year}. It has {pages} pages.",
+                             "The book {title} was written by {author}, came out in {year} and has {pages} pages."))),
+    "event": ({
+        "event": lambda d: d.choice(
+            ("concert", "meeting", "party", "lecture", "market", "race", "play", "dance")), "place": lambda d: d.choice(PLACES),
+        "month": lambda d: d.choice(MONTHS), "day": lambda d: d.between(1, 28), "guests": lambda d: d.between(5, 500)
+    },
+              phrasings("The {event} takes place at the {place} on {month} {day}; {guests} guests are expected.",
+                        "On {month} {day} we invite {guests} guests to the {event} at the {place}.",
+                        "{guests} guests will come to the {event} on {month} {day}. It is held at the {place}.",
+                        "Come to the {place} on {month} {day}! The {event} has room for {guests} guests.",
+                        test=("At the {place}, a {event} takes place on {month} {day} with {guests} guests.",
+                              "We expect {guests} guests at the {event} on {month} {day}, held at the {place}."))),
+    "order": ({
+        "customer": full_name, "dish": lambda d: d.choice(FOODS), "quantity": lambda d: d.between(1, 12),
+        "table": lambda d: d.between(1, 40), "paid": lambda d: d.chance(0.5)
+    },
+              phrasings("{customer} at table {table} orders {quantity} portions of {dish}. The bill is {paid}.",
+                        "Table {table}: {quantity} portions of {dish} for {customer}. The bill is {paid}.",
+                        "We bring {quantity} portions of {dish} to {customer} at table {table}. The bill is {paid}.",
+                        test=("{quantity} portions of {dish} go to {customer} at table {table}. The bill is {paid}.", ))),
+}
+
+REQUESTS = phrasings("Extract the fields {f} as JSON.",
+                     "Turn this text into JSON with the keys {f}.",
+                     "Give me a JSON object with {f}.",
+                     "Write the following as JSON. Use the keys {f}.",
+                     "Read the text and return JSON with the fields {f}.",
+                     test=("Please extract {f} from the text as a JSON object.", "Return the fields {f} of this text as JSON."))
+
+
+def told(value):
+    return {True: "paid", False: "open"}.get(value, value) if isinstance(value, bool) else value
+
+
+def question(draw):
+    """The request and the object."""
+    fields, texts = KINDS[draw.choice(list(KINDS))]
+    record = {key: make(draw) for key, make in fields.items()}
+    while "from" in record and record["from"] == record["to"]:
+        record["to"] = fields["to"](draw)
+    text = draw.phrase(texts, **{k: told(v) for k, v in record.items()})
+    keys = list(record)
+    if draw.chance(0.5):
+        keys = draw.sample(keys, draw.between(2, len(keys)))
+    request = draw.phrase(REQUESTS, f=", ".join(keys))
+    content = f"{request}\n\n{text}" if draw.chance(0.7) else f"{text}\n\n{request}"
+    return content, {k: record[k] for k in keys}
+
+
+def turn(draw):
+    content, record = question(draw)
+    return [{"role": "user", "content": content}, {"role": "assistant", "content": json.dumps(record, ensure_ascii=False)}]
+
+
+def conversation(draw):
+    messages = []
+    for _ in range(1 if draw.split != "train" else draw.between(1, 3)):
+        messages += turn(draw)
+    return {"messages": messages}

@@ -1,0 +1,62 @@
+"""Short stories by request, and text to copy.
+
+A story is a fixed frame; the animal decides which one, so that the same request always gets the same story.
+"""
+from pathlib import Path
+
+from .draw import phrasings
+from .filler import sentence
+from .words import ADJECTIVES, ANIMALS, NAMES, OBJECTS, PLACES, WORDS
+
+FRAMES = tuple(" ".join(p.split()) for p in (Path(__file__).parent / "frames.txt").read_text().split("\n\n")[1:])
+ASKS = phrasings("Tell me a story about a {a} and a {o} in the {p}.",
+                 "Write a short story about a {a}, a {o} and the {p}.",
+                 "I want to hear a story with a {a} and a {o}. It should take place near the {p}.",
+                 "Can you tell me a story of a {a}, a {o} and a {p}?",
+                 test=("Please write a story about a {a} and a {o} near the {p}.", "Make up a short story with a {a}, a {o} and a {p}."))
+COPY = phrasings("Repeat this text: {t}",
+                 "Copy the following text: {t}",
+                 "Say this again: {t}",
+                 "Write exactly this: {t}",
+                 "Repeat after me: {t}",
+                 test=("Please copy this text: {t}", "Repeat the following words: {t}"))
+
+
+def story(draw):
+    animal, thing, place = draw.choice(ANIMALS), draw.choice(OBJECTS), draw.choice(PLACES)
+    frame = FRAMES[ANIMALS.index(animal) % len(FRAMES)]
+    return draw.phrase(ASKS, a=animal, o=thing, p=place), frame.format(a=animal, o=thing, p=place)
+
+
+def passage(draw):
+    kind = draw.randrange(5)
+    if kind == 0:
+        return " ".join(draw.choice(WORDS) for _ in range(draw.between(3, 14)))
+    if kind == 1:
+        return " ".join(draw.code(draw.between(2, 5)) for _ in range(draw.between(2, 7)))
+    if kind == 2:
+        return ", ".join(f"{draw.choice(NAMES)} {draw.code(3)}" for _ in range(draw.between(2, 6)))
+    if kind == 3:
+        return f"{draw.choice(ADJECTIVES)} {draw.choice(ANIMALS)} {draw.code(4)} {draw.choice(PLACES)}"
+    return " ".join(sentence(draw) for _ in range(draw.between(1, 5)))
+
+
+def copy(draw):
+    text = passage(draw)
+    return draw.phrase(COPY, t=text), text
+
+
+def turn(draw, make):
+    question, answer = make(draw)
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+
+
+def copy_conversation(draw):
+    messages = []
+    for _ in range(1 if draw.split != "train" else draw.between(1, 4)):
+        messages += turn(draw, copy)
+    return {"messages": messages}
+
+
+def story_conversation(draw):
+    return {"messages": turn(draw, story)}
