@@ -1,0 +1,130 @@
+#include "api/body.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+
+#include "text/parse/json_check.h"
+
+namespace baton::api {
+namespace {
+
+namespace json = boost::json;
+
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+// Behind the string that begins at `at`, or the end of the text.
+size_t skip_string(std::string_view text, size_t at) {
+  for (++at; at < text.size(); ++at) {
+    if (text[at] == '\\')
+      ++at;
+    else if (text[at] == '"')
+      return at + 1;
+  }
+  return text.size();
+}
+
+// Of any text, JSON or not: how many values it can hold, at most.
+size_t count_values(std::string_view text) {
+  size_t values = 1;
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '"') {
+      at = skip_string(text, at);
+      continue;
+    }
+    values += c == ',' || c == '[' || c == '{' ? 1 : 0;
+    ++at;
+  }
+  return values;
+}
+
+// The following walk valid JSON.
+size_t skip_space(std::string_view text, size_t at) {
+  while (at < text.size() && is_space(text[at])) ++at;
+  return at;
+}
+
+size_t skip_value(std::string_view text, size_t at) {
+  if (text[at] == '"') return skip_string(text, at);
+  int depth = 0;
+  while (at < text.size()) {
+    const char c = text[at];
+    if (c == '"') {
+      at = skip_string(text, at);
+      continue;
+    }
+    if (c == '{' || c == '[') ++depth;
+    const bool closes = c == '}' || c == ']';
+    if (depth == 0 && (closes || c == ',' || is_space(c))) return at;
+    ++at;
+    if (closes && --depth == 0) return at;
+  }
+  return at;
+}
+
+// The texts of the values of an object, or of the elements of an array; keys are given to `on_key` as they stand there.
+template <class OnKey>
+std::vector<std::string_view> values_of(std::string_view text, bool object, const OnKey& on_key) {
+  std::vector<std::string_view> values;
+  size_t at = skip_space(text, skip_space(text, 0) + 1);
+  while (text[at] != '}' && text[at] != ']') {
+    if (object) {
+      const size_t end = skip_string(text, at);
+      on_key(text.substr(at, end - at));
+      at = skip_space(text, skip_space(text, end) + 1);  // behind the colon
+    }
+    const size_t end = skip_value(text, at);
+    values.push_back(text.substr(at, end - at));
+    at = skip_space(text, end);
+    if (text[at] == ',') at = skip_space(text, at + 1);
+  }
+  return values;
+}
+
+// The first key that is there twice. Compared as written: of two spellings of one key the parser has made one member, and the caller sees
+// that the numbers differ.
+std::string twice(std::vector<std::string_view> keys) {
+  std::sort(keys.begin(), keys.end());
+  const auto at = std::adjacent_find(keys.begin(), keys.end());
+  return at == keys.end() ? "a field" : std::string(*at);
+}
+
+}  // namespace
+
+ApiResult<Body> Body::parse(std::string_view text, const ParseLimits& limits) {
+  if (text.size() > limits.body_bytes)
+    return ApiError::too_large(fmt::format("The body has {} bytes; {} are the most that is taken.", text.size(), limits.body_bytes));
+  if (count_values(text) > limits.values)
+    return ApiError::too_large(fmt::format("The body holds more than {} JSON values, the most that is taken.", limits.values));
+  Body body;
+  body.store_ = std::make_unique<Store>();
+  if (text.find("\\ud") != std::string_view::npos || text.find("\\uD") != std::string_view::npos)
+    text = body.store_->repaired = text::with_whole_surrogates(text);
+
+  json::error_code error;
+  json::parse_options options;
+  options.max_depth = static_cast<size_t>(limits.depth);
+  body.store_->root = json::parse(text, error, {}, options);
+  if (error == json::error::too_deep)
+    return ApiError::invalid(fmt::format("The body is nested deeper than {} levels, the most that is taken.", limits.depth));
+  if (error) return ApiError::invalid(fmt::format("The body is no JSON: {}.", error.message()), "invalid_json");
+  if (!body.store_->root.is_object()) return ApiError::invalid("The body is JSON, but no object: {...} is needed.", "invalid_json");
+
+  std::vector<std::string_view> keys;
+  const auto raws = values_of(text, true, [&](std::string_view key) { keys.push_back(key); });
+  const json::object& object = body.store_->root.get_object();
+  if (raws.size() != object.size())
+    return ApiError::invalid(fmt::format("The body has {} twice; which one is meant cannot be known.", twice(std::move(keys))));
+  size_t i = 0;
+  body.members.reserve(object.size());
+  for (const auto& member : object) body.members.push_back({member.key(), raws[i++], &member.value()});
+  return body;
+}
+
+std::vector<std::string_view> elements_of(std::string_view raw) {
+  return values_of(raw, false, [](std::string_view) {});
+}
+
+}  // namespace baton::api

@@ -1,0 +1,78 @@
+#include "api/field_table.h"
+
+#include <boost/json/parse.hpp>
+
+namespace baton::api {
+namespace {
+
+namespace json = boost::json;
+
+const Field* find(FieldGroups groups, std::string_view name) {
+  for (const auto group : groups)
+    for (const Field& field : group)
+      if (field.name == name) return &field;
+  return nullptr;
+}
+
+bool same(const json::value& a, const json::value& b) {
+  if (a.is_number() && b.is_number()) return a.to_number<double>() == b.to_number<double>();
+  return a == b;
+}
+
+void read_field(FieldReader in, const Field* field, Request& out) {
+  if (in.failed()) return;
+  if (field == nullptr) return in.unknown();
+  if (in.value().is_null()) return;
+  if (field->use == Use::kRefused && (field->harmless.empty() || !same(in.value(), json::parse(field->harmless))))
+    return in.unsupported(field->what);
+  if (field->use == Use::kTaken) field->read(in, out);
+}
+
+void check_required(FieldGroups groups, Reading& reading, const std::string& path, const auto& has) {
+  for (const auto group : groups)
+    for (const Field& field : group)
+      if (field.required && !reading.error && !has(field.name)) {
+        reading.error = ApiError::field(path.empty() ? std::string(field.name) : fmt::format("{}.{}", path, field.name), "is missing");
+        reading.error->code = "missing_required_parameter";
+      }
+}
+
+}  // namespace
+
+void read_fields(const Body& body, FieldGroups groups, Reading& reading, Request& out) {
+  for (const Body::Member& m : body.members) {
+    const Field* field = find(groups, m.name);
+    read_field({reading, *m.value, std::string(m.name), m.raw, field != nullptr ? field->range : Range{}}, field, out);
+  }
+  check_required(groups, reading, "", [&](std::string_view name) {
+    for (const Body::Member& m : body.members)
+      if (m.name == name) return !m.value->is_null();
+    return false;
+  });
+}
+
+void read_fields(FieldReader& object, FieldGroups groups, Request& out) {
+  const json::object* members = object.object();
+  if (members == nullptr) return;
+  for (const auto& m : *members) {
+    const Field* field = find(groups, m.key());
+    const FieldReader in = object.member(m.key(), m.value());
+    read_field({object.reading(), m.value(), in.path(), {}, field != nullptr ? field->range : Range{}}, field, out);
+  }
+  check_required(groups, object.reading(), object.path(), [&](std::string_view name) {
+    const json::value* v = members->if_contains(name);
+    return v != nullptr && !v->is_null();
+  });
+}
+
+void check_whole(Reading& reading, const Request& r) {
+  if (reading.error) return;
+  const Sampling& s = r.sampling;
+  const auto wrong = [&](std::string field, std::string_view what) { reading.error = ApiError::field(std::move(field), what); };
+  if (s.max_tokens && s.min_tokens > *s.max_tokens)
+    return wrong("min_tokens", fmt::format("is {}, which is more than max_tokens, {}", s.min_tokens, *s.max_tokens));
+  if (!r.stream.on && (r.stream.include_usage || r.stream.continuous_usage))
+    return wrong("stream_options", "is only for streams: set `stream` to true");
+}
+
+}  // namespace baton::api

@@ -1,0 +1,89 @@
+#include "api/openai_parts.h"
+
+#include <algorithm>
+
+#include "api/json_text.h"
+
+namespace baton::api {
+namespace {
+
+void append_bytes(std::string& out, std::string_view bytes) {
+  out += '[';
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i > 0) out += ',';
+    append_int(out, static_cast<uint8_t>(bytes[i]));
+  }
+  out += ']';
+}
+
+void append_token(std::string& out, const TokenLogprob& token) {
+  out += R"({"token":)";
+  append_string(out, token.bytes);
+  out += R"(,"logprob":)";
+  append_number(out, shown_logprob(token.logprob));
+  out += R"(,"bytes":)";
+  append_bytes(out, token.bytes);
+}
+
+}  // namespace
+
+// JSON knows no infinity; this is the number that OpenAI uses for what is practically impossible.
+float shown_logprob(float logprob) { return logprob > -9999.0F ? std::min(logprob, 0.0F) : -9999.0F; }
+
+void append_logprob_entry(std::string& out, const TokenLogprobs& token) {
+  append_token(out, token.token);
+  out += R"(,"top_logprobs":[)";
+  for (size_t i = 0; i < token.top.size(); ++i) {
+    if (i > 0) out += ',';
+    append_token(out, token.top[i]);
+    out += '}';
+  }
+  out += "]}";
+}
+
+void append_usage(std::string& out, const Usage& usage) {
+  out += R"({"prompt_tokens":)";
+  append_int(out, usage.prompt);
+  out += R"(,"completion_tokens":)";
+  append_int(out, usage.completion);
+  out += R"(,"total_tokens":)";
+  append_int(out, usage.prompt + usage.completion);
+  out += R"(,"prompt_tokens_details":{"cached_tokens":)";
+  append_int(out, usage.cached);
+  out += R"(},"completion_tokens_details":{"reasoning_tokens":)";
+  append_int(out, usage.reasoning);
+  if (usage.drafted) {
+    out += R"(,"drafted_tokens":)";
+    append_int(out, *usage.drafted);
+  }
+  if (usage.accepted) {
+    out += R"(,"accepted_tokens":)";
+    append_int(out, *usage.accepted);
+  }
+  out += '}';
+  if (usage.timing) {
+    out += R"(,"timing":{"queue_s":)";
+    append_number(out, usage.timing->queue_s);
+    out += R"(,"prefill_s":)";
+    append_number(out, usage.timing->prefill_s);
+    out += R"(,"decode_s":)";
+    append_number(out, usage.timing->decode_s);
+    out += '}';
+  }
+  out += '}';
+}
+
+void append_finish(std::string& out, const Finish& finish) {
+  out += R"("finish_reason":")";
+  out += name_of(finish.reason);
+  out += '"';
+  if (const auto* text = std::get_if<std::string>(&finish.matched)) {
+    out += R"(,"stop_reason":)";
+    append_string(out, *text);
+  } else if (const auto* id = std::get_if<int32_t>(&finish.matched)) {
+    out += R"(,"stop_reason":)";
+    append_int(out, *id);
+  }
+}
+
+}  // namespace baton::api
