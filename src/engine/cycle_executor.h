@@ -27,6 +27,11 @@ struct CycleResult {
     int32_t draw;
     Error error;
   };
+  struct Score {
+    int32_t position = 0;                // of the first of the tokens
+    std::vector<float> logprobs;         // by token; NaN where the logits are not numbers
+    std::vector<ops::TokenLogprob> top;  // [tokens, the request's prompt_logprobs]
+  };
 
   bool failed = false;
   std::string error;                   // why, if it failed
@@ -35,6 +40,7 @@ struct CycleResult {
   std::vector<ops::TokenLogprob> top;  // [draws, top_stride], likewise
   int32_t top_stride = 0;
   std::vector<Problem> problems;  // why tokens are sched::kConstraintFailed
+  std::vector<Score> scores;      // by score of the cycle, reused from cycle to cycle: there may be more than it has
 
   std::span<const ops::TokenLogprob> top_of(int32_t draw) const {
     return std::span(top).subspan(static_cast<size_t>(draw) * static_cast<size_t>(top_stride), static_cast<size_t>(top_stride));

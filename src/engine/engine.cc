@@ -190,6 +190,11 @@ void Engine::tell(const CycleResult* result) {
     const auto found = listeners_.find(e.request);
     BATON_CHECK(found != listeners_.end());
     const Listener listener = found->second;
+    if (e.score >= 0) {
+      const CycleResult::Score& score = result->scores[static_cast<size_t>(e.score)];
+      listener.sink->on_prompt_logprobs(score.position, score.logprobs, score.top);
+      continue;
+    }
     float logprob = 0;
     std::span<const ops::TokenLogprob> top;
     if (e.token >= 0 && e.draw >= 0 && listener.logprobs >= 0) {  // others of the cycle may have asked for more, or for none

@@ -24,6 +24,10 @@ class Sink {
   virtual ~Sink() = default;
   // A token, an end or both; logprob and top as the request asked. After the event that is `last` the sink is never called again.
   virtual void on_event(const sched::Event& event, float logprob, std::span<const ops::TokenLogprob> top) = 0;
+  // The prompt's log-probabilities from the token at `first` on, where the request asks: in order, from token 1 to the last, before the
+  // first event with a token. `top`: as many for each token as the request's prompt_logprobs, most likely first.
+  virtual void on_prompt_logprobs([[maybe_unused]] int32_t first, [[maybe_unused]] std::span<const float> logprobs,
+                                  [[maybe_unused]] std::span<const ops::TokenLogprob> top) {}
   // Why the choice is about to end with kConstraint; its event follows.
   virtual void on_problem([[maybe_unused]] int32_t choice, [[maybe_unused]] const Error& error) {}
   // The request found the queue full: there are no events. The sink is never called again.

@@ -261,6 +261,58 @@ TEST(Engine, ARequestHearsTheLogprobsThatItAskedForAndNoOthers) {
   }
 }
 
+// Prompts whose log-probabilities are asked for, among others that fill the cache and the memory: each token's once, in order.
+TEST(Engine, PromptLogprobsComeOnceForEachTokenWhateverHappens) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::printf("seed %u\n", seed);
+  std::mt19937 random(seed);
+  int64_t retracted = 0;
+  for (int round = 0; round < 12; ++round) {
+    EngineOptions o = options_for(2 + static_cast<int32_t>(random() % 4), 9);
+    o.scheduler.prefill_tokens = 1 + static_cast<int64_t>(random() % 200);
+    if (round % 2 == 0) o.scheduler.memory.host_pages = o.scheduler.memory.host_slots = 0;
+    o.scheduler.growth_tokens = 8;
+    const auto engine = engine_with(o);
+    struct Asked {
+      RequestSpec spec;
+      bool cancelled;
+      std::unique_ptr<GatheringSink> sink;
+    };
+    std::vector<Asked> all;
+    for (int i = 0; i < 40; ++i) {
+      Asked a{.spec = {}, .cancelled = random() % 6 == 0, .sink = nullptr};
+      for (size_t length = 1 + random() % 260; length > 0; --length) a.spec.prompt.push_back(static_cast<int32_t>(length % 3));
+      a.spec.max_tokens = 1 + static_cast<int64_t>(random() % 100);
+      a.spec.choices = random() % 4 == 0 ? 2 : 1;
+      a.spec.priority = static_cast<int32_t>(random() % 2);
+      a.spec.sampling.prompt_logprobs = static_cast<int32_t>(random() % 4) - 1;
+      a.sink = std::make_unique<GatheringSink>(a.spec.choices);
+      const auto id = engine->submit(a.spec, *a.sink);
+      ASSERT_TRUE(id.ok());
+      if (a.cancelled) engine->cancel(*id);
+      all.push_back(std::move(a));
+    }
+    for (const Asked& a : all) {
+      a.sink->wait();
+      const auto got = std::ssize(a.sink->prompt_logprobs());
+      const int32_t k = a.spec.sampling.prompt_logprobs;
+      EXPECT_TRUE(a.sink->prompt_in_order());
+      if (!a.cancelled) {
+        EXPECT_EQ(got, k < 0 ? 0 : std::ssize(a.spec.prompt) - 1);
+      }
+      ASSERT_LT(got, std::ssize(a.spec.prompt));
+      EXPECT_EQ(std::ssize(a.sink->prompt_top()), k < 0 ? 0 : got * k);
+      for (std::ptrdiff_t i = 0; i < got; ++i)
+        ASSERT_EQ(a.sink->prompt_logprobs()[static_cast<size_t>(i)], -static_cast<float>(a.spec.prompt[static_cast<size_t>(i) + 1]));
+    }
+    expect_idle(*engine);
+    const sched::Metrics m = engine->metrics().scheduler;
+    retracted += m.retractions_to_host + m.retractions_recomputed;
+  }
+  EXPECT_GT(retracted, 0);
+}
+
 // Answers from a thread of its own, after a while; a result may be a failure.
 class SlowExecutor final : public CycleExecutor {
  public:

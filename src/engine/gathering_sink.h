@@ -47,6 +47,12 @@ class GatheringSink final : public Sink {
     if (event.last) over_ = true;
     changed_.notify_all();
   }
+  void on_prompt_logprobs(int32_t first, std::span<const float> logprobs, std::span<const ops::TokenLogprob> top) override {
+    const std::lock_guard lock(mutex_);
+    prompt_in_order_ = prompt_in_order_ && first == static_cast<int32_t>(prompt_logprobs_.size()) + 1;
+    prompt_logprobs_.insert(prompt_logprobs_.end(), logprobs.begin(), logprobs.end());
+    prompt_top_.insert(prompt_top_.end(), top.begin(), top.end());
+  }
   void on_refused(const Error& error) override {
     const std::lock_guard lock(mutex_);
     refusal_ = error;
@@ -72,12 +78,18 @@ class GatheringSink final : public Sink {
   // After wait().
   const std::optional<Error>& refusal() const { return refusal_; }
   const std::vector<Choice>& choices() const { return choices_; }
+  const std::vector<float>& prompt_logprobs() const { return prompt_logprobs_; }  // from token 1 on
+  const std::vector<ops::TokenLogprob>& prompt_top() const { return prompt_top_; }
+  bool prompt_in_order() const { return prompt_in_order_; }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Choice> choices_;
   bool logprobs_;
+  std::vector<float> prompt_logprobs_;
+  std::vector<ops::TokenLogprob> prompt_top_;
+  bool prompt_in_order_ = true;
   bool over_ = false;
   std::optional<Error> refusal_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "ops/batch.h"
 
@@ -119,6 +120,7 @@ void SerialExecutor::run(const Cycle& cycle, std::span<const BoundChoice> bound,
   for (const sched::TableEdit& e : cycle.table_edits) tables_[static_cast<size_t>(e.slot)][static_cast<size_t>(e.index)] = e.page;
   for (const Move& m : cycle.before) move(m);
   if (!cycle.rows.empty()) forward(cycle);
+  score(cycle, result);
   draw(cycle, result);
   for (const Move& m : cycle.after) move(m);
 }
@@ -211,6 +213,51 @@ void SerialExecutor::forward(const Cycle& cycle) {
     end += r.count;
     backend_.copy_on_device(slots().slot(r.slot) + model_.cache_layout().hidden_offset, hidden_rows_.row_bytes(end - 1),
                             d * dtype_bytes(hidden_rows_.dtype));
+  }
+}
+
+// The sampling op gives the log-probability of what it draws; a large bias makes it draw the token that is there. As many rows at a time as
+// there is room for logits.
+void SerialExecutor::score(const Cycle& cycle, CycleResult& result) {
+  constexpr float kForce = std::numeric_limits<float>::max() / 4;
+  const int64_t v = model_.config().vocab_size;
+  const int64_t most = logits_.bytes() / (v * int64_t{sizeof(float)});
+  if (result.scores.size() < cycle.scores.size()) result.scores.resize(cycle.scores.size());
+  for (size_t i = 0; i < cycle.scores.size(); ++i) {
+    const sched::Score& s = cycle.scores[i];
+    CycleResult::Score& to = result.scores[i];
+    const auto k = static_cast<size_t>(s.logprobs);
+    to.position = cycle.rows[static_cast<size_t>(s.rows)].position + s.first + 1;
+    to.logprobs.resize(static_cast<size_t>(s.count));
+    to.top.resize(static_cast<size_t>(s.count) * k);
+    int64_t row = s.first;
+    for (int32_t r = 0; r < s.rows; ++r) row += cycle.rows[static_cast<size_t>(r)].count;
+    for (int64_t done = 0; done < s.count; done += most) {
+      const int64_t n = std::min<int64_t>(most, s.count - done);
+      const int32_t* ids = cycle.ids.data() + s.ids_begin + done;
+      forced_.clear();
+      rows_.clear();
+      for (int64_t j = 0; j < n; ++j) forced_.push_back({ids[j], kForce});
+      for (int64_t j = 0; j < n; ++j) rows_.push_back({.bias = &forced_[static_cast<size_t>(j)], .bias_count = 1, .logprobs = s.logprobs});
+      scored_.resize(static_cast<size_t>(n));
+      const MatrixView hidden{hidden_rows_.row_bytes(row + done), hidden_rows_.dtype, n, hidden_rows_.cols, hidden_rows_.stride};
+      const MatrixView logits{logits_.data(), DType::kF32, n, v, v};
+      float* logprobs = to.logprobs.data() + done;
+      model_.head(hidden, logits);
+      model_.sample({.logits = logits,
+                     .rows = rows_.data(),
+                     .ids = scored_.data(),
+                     .logprobs = logprobs,
+                     .top = k > 0 ? to.top.data() + static_cast<size_t>(done) * k : nullptr,
+                     .top_stride = s.logprobs});
+      for (int64_t j = 0; j < n; ++j) {
+        if (scored_[static_cast<size_t>(j)] == ids[j]) continue;
+        const bool impossible = scored_[static_cast<size_t>(j)] >= 0;  // minus infinity cannot be biased away
+        logprobs[j] = impossible ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+        if (!impossible)
+          std::fill_n(to.top.begin() + static_cast<std::ptrdiff_t>((done + j) * s.logprobs), k, ops::TokenLogprob{-1, logprobs[j]});
+      }
+    }
   }
 }
 

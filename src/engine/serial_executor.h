@@ -54,6 +54,7 @@ class SerialExecutor final : public CycleExecutor {
   void move(const sched::Move& move);
   void true_state(int32_t slot) { model_.materialise({&slot, 1}, slots()); }
   void forward(const sched::Cycle& cycle);
+  void score(const sched::Cycle& cycle, CycleResult& result);
   void draw(const sched::Cycle& cycle, CycleResult& result);
   model::ForwardInput stage(const sched::Cycle& cycle);
   ops::PagePoolView pages() const { return {pages_.data(), registry_.page_bytes()}; }
@@ -72,6 +73,8 @@ class SerialExecutor final : public CycleExecutor {
   SlotSampling sampling_;
   SlotConstraints constraints_;
   std::vector<ops::SamplingRow> rows_;
+  std::vector<ops::LogitBias> forced_;  // by row of a score
+  std::vector<int32_t> scored_;         // likewise
   std::vector<int32_t> staging_;
 
   std::function<void()> notify_ = [] {};

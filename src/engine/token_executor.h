@@ -42,6 +42,15 @@ class TokenExecutor final : public CycleExecutor {
       constraints_.settle(draw, index, result);
       return drawn;
     });
+    for (const sched::Score& s :
+         cycle.scores) {  // a token's log-probability is minus its number, and those of the most likely are minus their rank
+      CycleResult::Score& to = result.scores.emplace_back();
+      to.position = cycle.rows[static_cast<size_t>(s.rows)].position + s.first + 1;
+      for (int32_t i = 0; i < s.count; ++i) {
+        to.logprobs.push_back(-static_cast<float>(cycle.ids[static_cast<size_t>(s.ids_begin + i)]));
+        for (int32_t k = 0; k < s.logprobs; ++k) to.top.push_back({k, -static_cast<float>(k)});
+      }
+    }
     results_.push_back(std::move(result));
     notify_();
   }

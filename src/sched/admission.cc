@@ -72,7 +72,9 @@ bool Scheduler::admit_new(Sequence& s, Cycle& cycle) {
   if (memory_.slots.free_count() < 1 + others) return false;
 
   const auto known = static_cast<int64_t>(s.tokens.size());
-  const int32_t kv = match(s, (known - 1) / kPageUnits);  // the last token's row is needed for its draw
+  int64_t needless = known - 1;  // the last token's row is needed for its draw
+  if (const int64_t wanted = s.rows_to_score(); s.scored < wanted) needless = std::min(needless, s.scored);
+  const int32_t kv = match(s, needless / kPageUnits);
   const int32_t deepest = memory_.snapshots.deepest(std::span(path_).first(static_cast<size_t>(kv)));
   const int32_t shared = deepest + 1;
   const cache::Node node = shared > 0 ? path_[static_cast<size_t>(deepest)] : cache::kRoot;

@@ -39,6 +39,12 @@ void Scheduler::complete(std::span<const int32_t> drawn) {
   }
   for (Sequence* s : p.forks) activate(*s);
   memory_.complete(number);
+  for (size_t i = 0; i < p.scores.size(); ++i)
+    if (const Sequence& s = *p.scores[i]; s.state != State::kDraining)
+      events_.push_back({.request = s.request->id,
+                         .choice = s.choice,
+                         .score = static_cast<int32_t>(i),
+                         .usage = {s.request->prompt_tokens(), s.cached_tokens, 0}});
   for (size_t i = 0; i < drawn.size(); ++i) deliver(*p.draws[i], drawn[i], static_cast<int32_t>(i));
   sweep();
   update_gauges();

@@ -1,6 +1,6 @@
 // A cycle: what one launch of the device does, planned by the scheduler, run by an executor. The contract between the two.
 //
-// Cycles run one after the other in the order of their numbers, each: binds, table edits, moves before, rows and draws, moves after.
+// Cycles run one after the other in the order of their numbers, each: binds, table edits, moves before, rows, scores, draws, moves after.
 // While a cycle runs the next one may be planned and launched; nothing in it depends on what the host has not seen: a row may take the
 // token that its slot drew last, wherever that token is by then.
 #pragma once
@@ -68,6 +68,15 @@ struct Draw {
   bool may_stop;     // false: fewer than min_tokens so far, stop tokens are banned
 };
 
+// Rows of a prompt for which it is asked how likely the token behind each was: `count` of them from row `first` of `rows` on.
+struct Score {
+  int32_t rows;       // index into Cycle::rows
+  int32_t first;      // counted from the first of these
+  int32_t count;      // at least 1
+  int32_t ids_begin;  // into Cycle::ids: the tokens behind the rows
+  int32_t logprobs;   // k: of these tokens, and of the k most likely ones
+};
+
 // What a draw may give instead of a token, beside the negative values of ops/head.h.
 inline constexpr int32_t kConstraintFailed = -3;  // what holds the choice to a form has failed, and nothing may be drawn without it
 inline constexpr int32_t kConstraintOver = -4;    // the form is complete, and the choice ends
@@ -81,6 +90,7 @@ struct Cycle {
   std::vector<Rows> rows;
   std::vector<int32_t> ids;
   std::vector<Draw> draws;
+  std::vector<Score> scores;
   std::vector<Move> after;
 
   int64_t row_count() const {
@@ -97,6 +107,7 @@ struct Cycle {
     rows.clear();
     ids.clear();
     draws.clear();
+    scores.clear();
     after.clear();
   }
 };

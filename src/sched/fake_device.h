@@ -42,6 +42,7 @@ class FakeDevice {
     }
     for (const Move& m : c.before) move(m);
     for (const Rows& r : c.rows) row(r, c);
+    for (const Score& s : c.scores) score(s, c);
     std::vector<int32_t> drawn;
     for (const Draw& d : c.draws) {
       const Slot& from = at(slots_, c.rows[static_cast<size_t>(d.rows)].slot);
@@ -108,6 +109,16 @@ class FakeDevice {
       ASSERT_GT(page.size(), p % cache::kPageUnits);
       ASSERT_EQ(page[p % cache::kPageUnits], s.state[p]) << "slot " << r.slot << ", position " << p << ", cycle " << c.number;
     }
+  }
+
+  // What a score asks for are the tokens behind its rows; nothing is known of the one behind the last.
+  static void score(const Score& s, const Cycle& c) {
+    const Rows& r = c.rows.at(static_cast<size_t>(s.rows));
+    ASSERT_GE(s.first, 0);
+    ASSERT_GE(s.count, 1);
+    ASSERT_LE(s.first + s.count, r.count);
+    for (int32_t i = 0; i < s.count && s.first + i + 1 < r.count; ++i)
+      ASSERT_EQ(c.ids.at(static_cast<size_t>(s.ids_begin + i)), c.ids.at(static_cast<size_t>(r.ids_begin + s.first + i + 1)));
   }
 
   int64_t vocabulary_;

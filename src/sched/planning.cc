@@ -171,6 +171,7 @@ void Scheduler::plan_chunk(Sequence& s, int64_t rows, Cycle& cycle) {
                    static_cast<int32_t>(cycle.ids.size())};
   cycle.ids.insert(cycle.ids.end(), s.tokens.begin() + s.computed, s.tokens.begin() + end);
   cycle.rows.push_back(chunk);
+  plan_score(s, chunk, cycle);
   metrics_.prefill_tokens += chunk.count;
   s.computed = end;
   planned(planned_).ends.push_back({&s, end});
@@ -181,6 +182,18 @@ void Scheduler::plan_chunk(Sequence& s, int64_t rows, Cycle& cycle) {
   plan_draw(s, index, cycle);
   s.state = State::kDecode;
   fork(s, index, cycle);
+}
+
+void Scheduler::plan_score(Sequence& s, const Rows& chunk, Cycle& cycle) {
+  const int64_t first = std::max<int64_t>(chunk.position, s.scored);
+  const int64_t end = std::min<int64_t>(chunk.position + chunk.count, s.rows_to_score());
+  if (first >= end) return;
+  const auto skipped = static_cast<int32_t>(first - chunk.position);
+  cycle.scores.push_back({static_cast<int32_t>(cycle.rows.size()) - 1, skipped, static_cast<int32_t>(end - first),
+                          chunk.ids_begin + skipped + 1, s.request->spec.sampling.prompt_logprobs});
+  cycle.ids.push_back(s.tokens[static_cast<size_t>(end)]);  // behind the chunk's own; not needed where its last row is not scored
+  planned(planned_).scores.push_back(&s);
+  s.scored = end;
 }
 
 bool Scheduler::worth_snapshot(const Sequence& s, int64_t edge) const {

@@ -13,6 +13,7 @@ using Time = int64_t;        // nanoseconds of a clock that never goes back; onl
 
 inline constexpr Time kNever = std::numeric_limits<Time>::max();
 inline constexpr int64_t kUnlimited = -1;
+inline constexpr int32_t kMostPromptLogprobs = 32;  // a cycle has as many for each row of a prompt
 
 // How tokens are drawn; see ops/head.h for what each number does and in which order.
 struct Sampling {
@@ -26,6 +27,7 @@ struct Sampling {
   std::vector<std::pair<int32_t, float>> logit_bias;  // distinct tokens
   uint64_t seed = 0;                                  // of choice 0; the others' are derived from it
   int32_t logprobs = -1;                              // -1: none; k: of the drawn token and of the k most likely
+  int32_t prompt_logprobs = -1;                       // likewise, of the prompt's tokens from the second on; at most kMostPromptLogprobs
 
   bool penalises() const { return repetition_penalty != 1 || frequency_penalty != 0 || presence_penalty != 0; }
 };
@@ -69,6 +71,8 @@ struct Event {
   int32_t choice = 0;
   int32_t token = -1;  // -1: none
   int32_t draw = -1;   // index into the cycle's draws, of which the token or the end came; -1: of none
+  int32_t score =
+      -1;  // index into the cycle's scores: the log-probabilities of some prompt tokens are there, and nothing else has happened
   FinishReason reason = FinishReason::kNone;
   bool last = false;  // the request is over: all its choices have ended
   Usage usage;        // so far

@@ -39,6 +39,8 @@ Status check_sampling(const Sampling& s, int64_t vocabulary) {
     return invalid(fmt::format("presence_penalty is {}; it must be a number", s.presence_penalty));
   if (s.logprobs < -1 || s.logprobs > vocabulary)
     return invalid(fmt::format("logprobs is {}; it must be -1 (none) to {}, the vocabulary", s.logprobs, vocabulary));
+  if (s.prompt_logprobs < -1 || s.prompt_logprobs > kMostPromptLogprobs)
+    return invalid(fmt::format("prompt_logprobs is {}; it must be -1 (none) to {}", s.prompt_logprobs, kMostPromptLogprobs));
   for (const auto& [token, bias] : s.logit_bias) {
     if (token < 0 || token >= vocabulary)
       return invalid(fmt::format("logit_bias is for token {}; ids go from 0 to {}", token, vocabulary - 1));
@@ -94,6 +96,7 @@ Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), memor
     p.shots.reserve(slots);
     p.forks.reserve(slots);
     p.draws.reserve(slots);
+    p.scores.reserve(slots);
   }
   update_gauges();
 }
@@ -103,6 +106,7 @@ void Scheduler::Planned::clear() {
   shots.clear();
   forks.clear();
   draws.clear();
+  scores.clear();
 }
 
 Status Scheduler::check(const RequestSpec& spec, const SchedulerOptions& o) {

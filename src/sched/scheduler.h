@@ -105,6 +105,7 @@ class Scheduler {
     std::vector<Shot> shots;
     std::vector<Sequence*> forks;
     std::vector<Sequence*> draws;
+    std::vector<Sequence*> scores;
     void clear();
   };
   struct Order {
@@ -130,6 +131,7 @@ class Scheduler {
   int64_t chunk_rows(const Sequence& s, int64_t most) const;
   void plan_chunk(Sequence& s, int64_t rows, Cycle& cycle);
   void plan_draw(Sequence& s, int32_t rows, Cycle& cycle);
+  void plan_score(Sequence& s, const Rows& chunk, Cycle& cycle);
   void fork(Sequence& leader, int32_t rows, Cycle& cycle);
   bool worth_snapshot(const Sequence& s, int64_t edge) const;
   void take_snapshot(Sequence& s, Cycle& cycle);

@@ -119,6 +119,7 @@ class World {
     spec.priority = static_cast<int32_t>(random_() % 3) / 2;
     spec.salt = random_() % 8 == 0 ? 1 : 0;
     spec.cache_prompt = random_() % 6 != 0;
+    if (random_() % 5 == 0) spec.sampling.prompt_logprobs = 2;
     spec.sampling.presence_penalty = random_() % 4 == 0 ? 1.0F : 0.0F;
     if (random_() % 10 == 0) spec.deadline = now_ + static_cast<Time>(random_() % 2000);
     const RequestId id = next_++;
@@ -159,6 +160,9 @@ class World {
       Choice& c = k.choices.at(static_cast<size_t>(e.choice));
       ASSERT_EQ(c.ends, 0) << "an event behind the last one";
       if (e.token >= 0) c.got.push_back(e.token);
+      if (e.score >= 0) {
+        ASSERT_TRUE(c.got.empty()) << "log-probabilities of the prompt behind a token";
+      }
       EXPECT_LT(e.usage.cached_tokens, e.usage.prompt_tokens);
       if (e.reason == FinishReason::kNone) continue;
       ++c.ends;

@@ -50,6 +50,10 @@ struct Sequence {
   int64_t last_cycle = 0;  // the last launched cycle that touches the sequence's memory
 
   int64_t cached_tokens = 0;
+  int64_t scored = 0;  // rows of the prompt whose scores are planned, if they are asked for
+
+  // Prompt rows that have to run for their scores; a choice behind the first leaves them to it.
+  int64_t rows_to_score() const;
 };
 
 struct Request {
@@ -66,6 +70,10 @@ struct Request {
 
   int64_t prompt_tokens() const { return static_cast<int64_t>(spec.prompt.size()); }
 };
+
+inline int64_t Sequence::rows_to_score() const {
+  return request->spec.sampling.prompt_logprobs >= 0 && choice == 0 ? request->prompt_tokens() - 1 : 0;
+}
 
 // Who is served first, and who is retracted last.
 inline bool goes_before(const Sequence& a, const Sequence& b) {

@@ -290,6 +290,41 @@ TEST_P(EngineExactness, ConstrainedRequestsDependOnNothingElseEither) {
   }
 }
 
+// What a token costs does not depend on whether it was drawn or given.
+TEST_P(EngineExactness, PromptLogprobsAreThoseOfTheSameTokensDrawn) {
+  RequestSpec spec = specs(3, 8)[1];
+  spec.sampling = {};
+  spec.sampling.logprobs = kLogprobs;
+  spec.max_tokens = 150;
+  for (const int32_t running : {1, 6}) {
+    LocalOptions o = options(running);
+    o.prefill_tokens = running == 1 ? 256 : 50;
+    World w(o, GetParam().folder);
+    GatheringSink drawn(1, true), given;
+    EXPECT_TRUE(w.local->engine().submit(spec, drawn).ok());
+    drawn.wait();
+    const GatheringSink::Choice& c = drawn.choices()[0];
+    RequestSpec again;
+    again.prompt = spec.prompt;
+    again.prompt.insert(again.prompt.end(), c.tokens.begin(), c.tokens.end());
+    again.max_tokens = 1;
+    again.sampling.prompt_logprobs = kLogprobs;
+    EXPECT_TRUE(w.local->engine().submit(again, given).ok());
+    given.wait();
+    EXPECT_EQ(given.choices()[0].usage.cached_tokens, 0);
+    ASSERT_EQ(given.prompt_logprobs().size(), again.prompt.size() - 1);
+    EXPECT_TRUE(given.prompt_in_order());
+    for (size_t i = 0; i < c.tokens.size(); ++i) {
+      const size_t at = spec.prompt.size() - 1 + i;
+      ASSERT_EQ(given.prompt_logprobs()[at], c.logprobs[i]) << "token " << i;
+      for (size_t k = 0; k < kLogprobs; ++k) {
+        ASSERT_EQ(given.prompt_top()[at * kLogprobs + k].token, c.top[i][k].token);
+        ASSERT_EQ(given.prompt_top()[at * kLogprobs + k].logprob, c.top[i][k].logprob);
+      }
+    }
+  }
+}
+
 TEST_P(EngineExactness, ABranchOfAPromptLeavesAStateBehindOnSecondSight) {
   World w(options(4), GetParam().folder);
   std::mt19937 random(6);
