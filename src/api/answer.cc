@@ -20,7 +20,9 @@ void Message::add(const text::OutputEvent& event) {
     case EventKind::kReasoning: grow(Kind::kReasoning); break;
     case EventKind::kContent: grow(Kind::kContent); break;
     case EventKind::kToolStart: parts.push_back({Kind::kCall, {}, event.text}); break;
-    case EventKind::kToolArguments: parts.back().text += event.text; break;
+    case EventKind::kToolArguments:
+      if (!parts.empty() && parts.back().kind == Kind::kCall) parts.back().text += event.text;
+      break;
     case EventKind::kToolEnd:
     case EventKind::kFinish: break;
   }

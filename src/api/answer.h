@@ -23,6 +23,15 @@ struct Usage {
   std::optional<Timing> timing{};
 };
 
+// What all chunks of an answer, and the whole one, begin with.
+struct AnswerHead {
+  std::string id;  // "chatcmpl-..."
+  int64_t created = 0;
+  std::string model;
+  std::string fingerprint{};                          // of the build and its configuration; empty: null
+  std::string reasoning_field = "reasoning_content";  // of OpenAI's chat completions
+};
+
 // Why a choice ended, and the stop string or stop token that was met, if any.
 struct Finish {
   text::FinishReason reason = text::FinishReason::kStop;

@@ -9,19 +9,6 @@ namespace {
 
 using EventKind = text::OutputEvent::Kind;
 
-void append_head(std::string& out, const ChatHead& head, std::string_view object) {
-  out += R"({"id":)";
-  append_string(out, head.id);
-  out += R"(,"object":")";
-  out += object;
-  out += R"(","created":)";
-  append_int(out, head.created);
-  out += R"(,"model":)";
-  append_string(out, head.model);
-  out += R"(,"system_fingerprint":)";
-  append_string_or_null(out, head.fingerprint);
-}
-
 void append_call(std::string& out, std::string_view id, std::string_view name, std::string_view arguments) {
   out += R"("id":)";
   append_string(out, id);
@@ -34,7 +21,7 @@ void append_call(std::string& out, std::string_view id, std::string_view name, s
 
 }  // namespace
 
-ChatChunkWriter::ChatChunkWriter(const ChatHead& head, const Options& options) : id_(head.id), options_(options) {
+ChatChunkWriter::ChatChunkWriter(const AnswerHead& head, const Options& options) : id_(head.id), options_(options) {
   prefix_ = "data: ";
   append_head(prefix_, head, "chat.completion.chunk");
   prefix_ += R"(,"choices":[)";
@@ -126,6 +113,11 @@ void ChatChunkWriter::events(std::string& out, int32_t choice, std::span<const t
 }
 
 void ChatChunkWriter::finish(std::string& out, int32_t choice, const Finish& finish, const Usage& usage) {
+  if (!waiting_.empty() && !waiting_[static_cast<size_t>(choice)].empty()) {
+    begin(out, choice);
+    out += R"("content":"")";
+    end(out, choice, usage, nullptr);
+  }
   begin(out, choice);
   end(out, choice, usage, &finish);
 }
@@ -141,11 +133,11 @@ void ChatChunkWriter::done(std::string& out) { out += "data: [DONE]\n\n"; }
 
 void ChatChunkWriter::error(std::string& out, const ApiError& error) { append_error_event(out, Dialect::kOpenAi, error); }
 
-void append_chat_answer(std::string& out, const ChatHead& head, std::span<const Choice> choices, const Usage& usage, bool logprobs) {
+void append_chat_answer(std::string& out, const AnswerHead& head, const ChatAnswer& answer) {
   append_head(out, head, "chat.completion");
   out += R"(,"choices":[)";
-  for (size_t i = 0; i < choices.size(); ++i) {
-    const Choice& choice = choices[i];
+  for (size_t i = 0; i < answer.choices.size(); ++i) {
+    const Choice& choice = answer.choices[i];
     const Message& message = choice.message;
     if (i > 0) out += ',';
     out += R"({"index":)";
@@ -173,7 +165,7 @@ void append_chat_answer(std::string& out, const ChatHead& head, std::span<const 
       out += ']';
     }
     out += R"(},"logprobs":)";
-    if (logprobs) {
+    if (answer.logprobs) {
       out += R"({"content":[)";
       for (size_t t = 0; t < choice.logprobs.size(); ++t) {
         if (t > 0) out += ',';
@@ -188,7 +180,11 @@ void append_chat_answer(std::string& out, const ChatHead& head, std::span<const 
     out += '}';
   }
   out += R"(],"usage":)";
-  append_usage(out, usage);
+  append_usage(out, answer.usage);
+  if (!answer.prompt_logprobs.empty()) {
+    out += R"(,"prompt_logprobs":)";
+    append_prompt_logprobs(out, answer.prompt_logprobs);
+  }
   out += '}';
 }
 

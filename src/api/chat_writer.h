@@ -12,16 +12,6 @@
 
 namespace baton::api {
 
-// What all chunks of an answer, and the whole one, begin with.
-struct ChatHead {
-  std::string id;  // "chatcmpl-..."
-  int64_t created = 0;
-  std::string model;
-  std::string fingerprint{};  // of the build and its configuration; empty: null
-  std::string reasoning_field = "reasoning_content";
-  int32_t prompt_logprobs = -1;
-};
-
 // Appends the events of a stream, each with its empty line, to a string. The order that clients count on is the caller's to keep: for each
 // choice role, events, finish; then usage, if it was asked for, and done. After error() nothing more, above all no done().
 // Belongs to one thread at a time. Does not allocate but for the output and for what log-probabilities wait.
@@ -33,12 +23,13 @@ class ChatChunkWriter {
     bool include_usage = false;     // every chunk then has `usage`, null but in the last
     bool continuous_usage = false;  // every chunk has the usage so far
   };
-  ChatChunkWriter(const ChatHead& head, const Options& options);
+  ChatChunkWriter(const AnswerHead& head, const Options& options);
 
   // The message begins.
   void role(std::string& out, int32_t choice, const Usage& usage = {});
   // A chunk for each event that shows; ends of calls and kFinish do not. The log-probabilities of tokens that nothing is shown of yet come
-  // with the next chunk of the choice.
+  // with the next chunk of the choice; those that still wait at the end come with a chunk of their own, for clients that look for an end
+  // in chunks without.
   void events(std::string& out, int32_t choice, std::span<const text::OutputEvent> events, std::span<const TokenLogprobs> logprobs = {},
               const Usage& usage = {});
   void finish(std::string& out, int32_t choice, const Finish& finish, const Usage& usage = {});
@@ -57,7 +48,14 @@ class ChatChunkWriter {
   std::vector<std::string> waiting_;  // by choice: entries of log-probabilities that no chunk carried yet
 };
 
+struct ChatAnswer {
+  std::span<const Choice> choices;
+  const Usage& usage;
+  bool logprobs = false;
+  std::span<const TokenLogprobs> prompt_logprobs{};  // in the shape of vLLM; empty: none
+};
+
 // The body of a whole answer.
-void append_chat_answer(std::string& out, const ChatHead& head, std::span<const Choice> choices, const Usage& usage, bool logprobs);
+void append_chat_answer(std::string& out, const AnswerHead& head, const ChatAnswer& answer);
 
 }  // namespace baton::api

@@ -9,5 +9,10 @@
 namespace baton::api {
 
 std::vector<std::span<const Field>> chat_groups();
+std::vector<std::span<const Field>> completion_groups();
+std::vector<std::span<const Field>> tokenize_groups();  // of a text; of a conversation: chat_groups()
+std::vector<std::span<const Field>> detokenize_groups();
+std::vector<std::span<const Field>> messages_groups();
+std::vector<std::span<const Field>> count_tokens_groups();
 
 }  // namespace baton::api

@@ -41,6 +41,53 @@ void append_logprob_entry(std::string& out, const TokenLogprobs& token) {
   out += "]}";
 }
 
+void append_prompt_logprobs(std::string& out, std::span<const TokenLogprobs> tokens) {
+  out += '[';
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i > 0) out += ',';
+    if (!tokens[i].known) {
+      out += "null";
+      continue;
+    }
+    out += '{';
+    const auto entry = [&](const TokenLogprob& token, size_t rank) {
+      if (out.back() != '{') out += ',';
+      out += '"';
+      append_int(out, token.id);
+      out += R"(":{"logprob":)";
+      append_number(out, shown_logprob(token.logprob));
+      if (rank > 0) {
+        out += R"(,"rank":)";
+        append_int(out, static_cast<int64_t>(rank));
+      }
+      out += R"(,"decoded_token":)";
+      append_string(out, token.bytes);
+      out += '}';
+    };
+    bool among = false;
+    for (size_t k = 0; k < tokens[i].top.size(); ++k) {
+      among |= tokens[i].top[k].id == tokens[i].token.id;
+      entry(tokens[i].top[k], k + 1);
+    }
+    if (!among) entry(tokens[i].token, 0);
+    out += '}';
+  }
+  out += ']';
+}
+
+void append_head(std::string& out, const AnswerHead& head, std::string_view object) {
+  out += R"({"id":)";
+  append_string(out, head.id);
+  out += R"(,"object":")";
+  out += object;
+  out += R"(","created":)";
+  append_int(out, head.created);
+  out += R"(,"model":)";
+  append_string(out, head.model);
+  out += R"(,"system_fingerprint":)";
+  append_string_or_null(out, head.fingerprint);
+}
+
 void append_usage(std::string& out, const Usage& usage) {
   out += R"({"prompt_tokens":)";
   append_int(out, usage.prompt);

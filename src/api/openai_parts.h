@@ -8,10 +8,14 @@
 
 namespace baton::api {
 
+// {"id":..., "object":..., "created":..., "model":..., "system_fingerprint":..., without the closing brace.
+void append_head(std::string& out, const AnswerHead& head, std::string_view object);
 // The object of `usage`.
 void append_usage(std::string& out, const Usage& usage);
 // An entry of `logprobs.content`.
 void append_logprob_entry(std::string& out, const TokenLogprobs& token);
+// The list of `prompt_logprobs`, by token id, as vLLM has it.
+void append_prompt_logprobs(std::string& out, std::span<const TokenLogprobs> tokens);
 // What stands for probability zero.
 float shown_logprob(float logprob);
 // "finish_reason":..., and "stop_reason" where a stop string or token was met.

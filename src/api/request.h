@@ -32,6 +32,13 @@ struct Sampling {
   int32_t prompt_logprobs = -1;  // the same for the tokens of the prompt
 };
 
+// A prompt that is no conversation.
+struct Prompt {
+  std::string text{};
+  std::vector<int32_t> ids{};  // instead of text
+  bool is_text() const { return ids.empty(); }
+};
+
 struct StreamOptions {
   bool on = false;
   bool include_usage = false;
