@@ -9,7 +9,7 @@ from .repository import CPP, Repository
 # A room may depend on rooms of lower rank, and a room inside another (ops/cpu) on the outer one. Rank 8 is the program itself.
 RANKS = {
     "base": 0,
-    "tensor": 1, "text": 1, "http": 1,
+    "tensor": 1, "text": 1, "http": 1, "evaluate": 1,
     "ops": 2, "comm": 2, "api": 2,
     "model": 3, "cache": 3,
     "sched": 4, "speculate": 4, "pd": 4, "transfer": 4,

@@ -1,0 +1,119 @@
+#include "evaluate/report.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "evaluate/comparison.h"
+
+namespace baton::evaluate {
+namespace {
+
+Outcome outcome(const std::string& id, const std::string& task, std::optional<bool> right, const std::string& content = "x") {
+  Outcome o;
+  o.id = id;
+  o.task = task;
+  o.fingerprint = std::hash<std::string>{}(id);
+  o.right = right;
+  o.answer.content = content;
+  o.finish = "stop";
+  o.prompt_tokens = 10;
+  o.completion_tokens = 4;
+  o.seconds = 0.5;
+  return o;
+}
+
+Report sample() {
+  Report r;
+  r.seconds = 2;
+  r.settings["model"] = "small";
+  r.outcomes = {outcome("a:1", "sums", true), outcome("a:2", "sums", false), outcome("b:1", "recall", true), outcome("c:1", "chat", {})};
+  r.outcomes[0].group = "plain";
+  r.outcomes[1].group = "hard";
+  r.outcomes[1].finish = "length";
+  r.outcomes[2].length = 512;
+  r.outcomes[2].answer.calls = {{"f", "{}"}};
+  r.outcomes[2].answer.reasoning = "why";
+  Outcome failed = outcome("b:2", "recall", {}, "");
+  failed.length = 512;
+  failed.failure = "no server";
+  failed.prompt_tokens = failed.completion_tokens = 0;
+  r.outcomes.push_back(failed);
+  return r;
+}
+
+TEST(Report, TablesByTaskGroupAndLength) {
+  EXPECT_EQ(text_of(sample()),
+            "task     questions  right  accuracy      95 % interval  cut  failed  tokens each  seconds each\n"
+            "sums             2      1    50.0 %    9.5 % to 90.5 %    1       0          4.0          0.50\n"
+            "  hard           1      0     0.0 %    0.0 % to 79.3 %    1       0          4.0          0.50\n"
+            "  plain          1      1   100.0 %  20.7 % to 100.0 %    0       0          4.0          0.50\n"
+            "recall           2      1   100.0 %  20.7 % to 100.0 %    0       1          4.0          0.50\n"
+            "chat             1      -         -                  -    0       0          4.0          0.50\n"
+            "all              5      2    66.7 %   20.8 % to 93.9 %    1       1          4.0          0.50\n"
+            "\n"
+            "prompt tokens  questions  right  accuracy      95 % interval  cut  failed  tokens each  seconds each\n"
+            "512                    2      1   100.0 %  20.7 % to 100.0 %    0       1          4.0          0.50\n"
+            "\n"
+            "5 questions in 2.0 s; 40 prompt tokens, 0 of them cached; 16 tokens generated\n");
+}
+
+TEST(Report, ComesBackFromJson) {
+  const Report report = sample();
+  const auto again = parse_report(json_of(report), "r.json");
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(json_of(*again), json_of(report));
+  EXPECT_EQ(again->outcomes[2].answer.reasoning, "why");
+  EXPECT_EQ(again->outcomes[2].answer.calls.size(), 1u);
+  EXPECT_EQ(again->failed(), 1);
+}
+
+TEST(Report, RefusesWhatItDidNotWrite) {
+  for (const std::string_view text : {"", "{", "[]", "{}", R"({"questions": 1})", R"({"questions": [1]})", R"({"questions": [{"id": 1}]})",
+                                      R"({"questions": [{"id": "a", "task": "t", "fingerprint": "0", "right": "yes"}]})"}) {
+    const auto r = parse_report(text, "r.json");
+    ASSERT_FALSE(r.ok()) << text;
+    EXPECT_TRUE(r.error().message.starts_with("r.json: ")) << r.error().message;
+  }
+}
+
+TEST(Comparison, CountsQuestionByQuestion) {
+  Report a, b;
+  for (int i = 0; i < 10; ++i) {
+    const std::string id = "s:" + std::to_string(i);
+    a.outcomes.push_back(outcome(id, i < 5 ? "one" : "two", i != 0));
+    b.outcomes.push_back(outcome(id, i < 5 ? "one" : "two", i < 4, i == 9 ? "y" : "x"));
+  }
+  a.outcomes.push_back(outcome("only a", "one", true));
+  b.outcomes.push_back(outcome("only b", "one", true));
+  a.outcomes.push_back(outcome("unscored", "one", {}));
+  b.outcomes.push_back(outcome("unscored", "one", {}));
+  const auto c = compare(a, b);
+  ASSERT_TRUE(c.ok()) << c.error().message;
+  ASSERT_EQ(c->tasks.size(), 3u);
+  const Contrast& all = c->tasks.back();
+  EXPECT_EQ(all.both, 3);
+  EXPECT_EQ(all.only_first, 6);
+  EXPECT_EQ(all.only_second, 1);
+  EXPECT_EQ(all.neither, 0);
+  EXPECT_EQ(all.same_text, 9);
+  EXPECT_EQ(c->left_out, 3);
+  EXPECT_EQ(c->differing.size(), 7u);
+  const std::string text = text_of(*c, "a.json", "b.json");
+  EXPECT_NE(text.find("A: a.json"), std::string::npos);
+  EXPECT_NE(text.find("0.125"), std::string::npos) << text;  // 2 * (1 + 7) / 128
+}
+
+TEST(Comparison, RefusesOtherQuestions) {
+  Report a, b;
+  a.outcomes = {outcome("s:1", "one", true)};
+  b.outcomes = {outcome("s:1", "one", true)};
+  EXPECT_TRUE(compare(a, b).ok());
+  b.outcomes[0].fingerprint ^= 1;
+  EXPECT_FALSE(compare(a, b).ok());
+  b.outcomes = {outcome("s:2", "one", true)};
+  EXPECT_FALSE(compare(a, b).ok());
+}
+
+}  // namespace
+}  // namespace baton::evaluate
