@@ -33,10 +33,8 @@ std::string address_text(const asio::ip::tcp::socket& socket) {
 
 }  // namespace
 
-Connection::Connection(Loop& loop, asio::ip::tcp::socket socket, ssl_st* tls)
-    : loop_(loop), socket_(std::move(socket)),
-      transport_(tls != nullptr ? Transport(socket_.native_handle(), tls) : Transport(socket_.native_handle())),
-      reader_(loop.shared.options.limits) {}
+Connection::Connection(Loop& loop, asio::ip::tcp::socket socket, TlsChannel tls)
+    : loop_(loop), socket_(std::move(socket)), transport_(socket_.native_handle(), std::move(tls)), reader_(loop.shared.options.limits) {}
 
 void Connection::start() {
   if (transport_.secure()) {
@@ -162,6 +160,7 @@ void Connection::dispatch() {
 void Connection::refuse(int status, std::string_view message) {
   in_head_ = head_only_ = false;
   keep_alive_ = false;
+  still_sends_ = true;
   state_ = State::kClosing;
   read_deadline_ = kNever;
   put_response({.status = status, .headers = {}, .body = loop_.shared.options.error_body(status, message)});

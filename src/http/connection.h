@@ -15,7 +15,7 @@ namespace baton::http {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(Loop& loop, boost::asio::ip::tcp::socket socket, ssl_st* tls);
+  Connection(Loop& loop, boost::asio::ip::tcp::socket socket, TlsChannel tls);
 
   // Reads; or only answers `status` and closes.
   void start();
@@ -77,6 +77,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool chunked_ = false;
   bool pings_ = false;
   bool bodyless_ = false;     // a status without a body
+  bool still_sends_ = false;  // the client most likely has not sent all of what was refused
   bool last_output_ = false;  // the answer ends with what is in out_
   std::string out_, tail_;    // being sent: out_ from sent_ on, then tail_
   size_t sent_ = 0;

@@ -174,10 +174,11 @@ void Connection::finish_answer() {
   if (state_ != State::kClosed && !waiting_to_read_) on_readable();
 }
 
-// Says that nothing more will come and waits for the client to say so too: closing while it still sends would reset the connection, and
-// the answer could be lost.
+// Closing while the client still sends would reset the connection, and the answer could be lost. Where that may be so, only the end of the
+// answer is said, and the client is waited for.
 void Connection::linger() {
-  if (std::exchange(state_, State::kLingering) == State::kLingering) return;
+  if (!still_sends_ && input_.empty()) return close();
+  state_ = State::kLingering;
   read_deadline_ = loop_.now() + kLingerTime;
   transport_.end_sending();
   if (!waiting_to_read_) wait_to_read();

@@ -8,6 +8,7 @@
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
 #include <future>
+#include <mutex>
 #include <thread>
 
 #include "base/log.h"
@@ -42,8 +43,6 @@ void fit_connections(int& connections) {
   connections = fitting;
 }
 
-Error no_tls() { return {.kind = Error::Kind::kUnsupported, .message = "The listener does not speak TLS."}; }
-
 class SocketListener : public Listener {
  public:
   SocketListener(ListenerOptions options, Handler handler) {
@@ -60,11 +59,12 @@ class SocketListener : public Listener {
   void stop_accepting() override;
   bool drain(Clock::time_point deadline) override;
   Counters counters() const override;
-  Status reload_tls() override { return no_tls(); }
+  Status reload_tls() override;
 
  private:
   Status bind(const tcp::endpoint& endpoint, uint16_t port);
   void accept(tcp::acceptor& acceptor);
+  TlsChannel tls_channel();
 
   Shared shared_;
   std::vector<std::unique_ptr<Loop>> loops_;
@@ -73,6 +73,8 @@ class SocketListener : public Listener {
   size_t next_loop_ = 0;
   uint16_t port_ = 0;
   bool accepting_ = true;  // the first loop's
+  std::mutex tls_mutex_;
+  std::shared_ptr<const TlsContext> tls_;
 };
 
 Status SocketListener::bind(const tcp::endpoint& endpoint, uint16_t port) {
@@ -115,7 +117,7 @@ Status SocketListener::open() {
   const ListenerOptions& options = shared_.options;
   if (options.threads < 1 || options.threads > 256)
     return Error{.message = fmt::format("The listener cannot run with {} threads; choose 1 to 256.", options.threads)};
-  if (options.tls) return no_tls();
+  if (options.tls) BATON_TRY(reload_tls());
   fit_connections(shared_.options.limits.connections);
   for (int i = 0; i < options.threads; ++i) loops_.push_back(std::make_unique<Loop>(shared_));
   error_code error;
@@ -151,9 +153,24 @@ void SocketListener::accept(tcp::acceptor& acceptor) {
       });
       return;
     }
-    if (!error) asio::post(loop.io, [&loop, s = std::move(socket)]() mutable { loop.adopt(std::move(s), nullptr); });
+    if (!error)
+      asio::post(loop.io, [&loop, s = std::move(socket), tls = tls_channel()]() mutable { loop.adopt(std::move(s), std::move(tls)); });
     accept(acceptor);
   });
+}
+
+Status SocketListener::reload_tls() {
+  if (!shared_.options.tls) return Error{.kind = Error::Kind::kUnsupported, .message = "The listener does not speak TLS."};
+  BATON_ASSIGN(auto context, TlsContext::for_server(*shared_.options.tls));
+  const std::lock_guard lock(tls_mutex_);
+  tls_ = std::move(context);
+  return Status();
+}
+
+TlsChannel SocketListener::tls_channel() {
+  if (!shared_.options.tls) return nullptr;
+  const std::lock_guard lock(tls_mutex_);
+  return tls_->accept();
 }
 
 void SocketListener::stop_accepting() {

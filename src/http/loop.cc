@@ -42,17 +42,18 @@ void Loop::stop() {
   thread_.join();
 }
 
-void Loop::adopt(asio::ip::tcp::socket socket, ssl_st* tls) {
+void Loop::adopt(asio::ip::tcp::socket socket, TlsChannel tls) {
   update_now();
   counters.connections_accepted.add();
-  const auto connection = std::make_shared<Connection>(*this, std::move(socket), tls);
+  const bool secure = tls != nullptr;
+  const auto connection = std::make_shared<Connection>(*this, std::move(socket), std::move(tls));
   if (stopped_) return;
   const int open = ++shared.connections;
   add(connection);
   if (open <= shared.options.limits.connections) return connection->start();
   counters.connections_refused.add();
   // So many more get an answer; beyond that there is no time for manners.
-  if (tls != nullptr || open > shared.options.limits.connections + 256) return connection->close(true);
+  if (secure || open > shared.options.limits.connections + 256) return connection->close(true);
   connection->start_refused(503, "The server has as many connections as it takes; try again later.");
 }
 

@@ -13,9 +13,8 @@
 #include <vector>
 
 #include "http/listener.h"
+#include "http/tls.h"
 #include "http/turn.h"
-
-struct ssl_st;  // OpenSSL's SSL
 
 namespace baton::http {
 
@@ -54,7 +53,7 @@ class Loop {
   void stop();
 
   // On the loop's thread, or posted to it.
-  void adopt(boost::asio::ip::tcp::socket socket, ssl_st* tls);
+  void adopt(boost::asio::ip::tcp::socket socket, TlsChannel tls);
   void begin_drain();
 
   // For connections, on the loop's thread.

@@ -62,19 +62,14 @@ BIO* socket_bio(int fd) {
 
 }  // namespace
 
-Transport::Transport(int fd, ssl_st* tls) : fd_(fd), tls_(tls) {
+Transport::Transport(int fd, TlsChannel tls) : fd_(fd), tls_(std::move(tls)) {
+  if (tls_ == nullptr) return;
   BIO* bio = socket_bio(fd);
-  SSL_set_bio(tls_, bio, bio);
-}
-
-Transport::Transport(Transport&& o) noexcept : fd_(std::exchange(o.fd_, -1)), tls_(std::exchange(o.tls_, nullptr)) {}
-
-Transport::~Transport() {
-  if (tls_ != nullptr) SSL_free(tls_);
+  SSL_set_bio(tls_.get(), bio, bio);
 }
 
 IoResult Transport::tls_result(int returned) {
-  switch (SSL_get_error(tls_, returned)) {
+  switch (SSL_get_error(tls_.get(), returned)) {
     case SSL_ERROR_WANT_READ: return {IoState::kWantRead};
     case SSL_ERROR_WANT_WRITE: return {IoState::kWantWrite};
     case SSL_ERROR_ZERO_RETURN: return {IoState::kEnd};
@@ -85,14 +80,14 @@ IoResult Transport::tls_result(int returned) {
 IoResult Transport::handshake() {
   if (tls_ == nullptr) return {IoState::kDone};
   ERR_clear_error();
-  const int n = SSL_do_handshake(tls_);
+  const int n = SSL_do_handshake(tls_.get());
   return n == 1 ? IoResult{IoState::kDone} : tls_result(n);
 }
 
 IoResult Transport::read(char* into, size_t size) {
   if (tls_ != nullptr) {
     ERR_clear_error();
-    const int n = SSL_read(tls_, into, static_cast<int>(std::min<size_t>(size, INT_MAX)));
+    const int n = SSL_read(tls_.get(), into, static_cast<int>(std::min<size_t>(size, INT_MAX)));
     return n > 0 ? IoResult{IoState::kDone, static_cast<size_t>(n)} : tls_result(n);
   }
   const ssize_t n = ::recv(fd_, into, size, MSG_DONTWAIT);
@@ -105,7 +100,7 @@ IoResult Transport::write(std::string_view first, std::string_view second) {
   if (tls_ != nullptr) {
     const std::string_view bytes = first.empty() ? second : first;
     ERR_clear_error();
-    const int n = SSL_write(tls_, bytes.data(), static_cast<int>(std::min<size_t>(bytes.size(), INT_MAX)));
+    const int n = SSL_write(tls_.get(), bytes.data(), static_cast<int>(std::min<size_t>(bytes.size(), INT_MAX)));
     return n > 0 ? IoResult{IoState::kDone, static_cast<size_t>(n)} : tls_result(n);
   }
   ssize_t n = 0;
@@ -123,9 +118,9 @@ IoResult Transport::write(std::string_view first, std::string_view second) {
 }
 
 void Transport::end_sending() {
-  if (tls_ != nullptr && SSL_is_init_finished(tls_) != 0) {
+  if (tls_ != nullptr && SSL_is_init_finished(tls_.get()) != 0) {
     ERR_clear_error();
-    SSL_shutdown(tls_);
+    SSL_shutdown(tls_.get());
   }
   ::shutdown(fd_, SHUT_WR);
 }

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <string_view>
 
-struct ssl_st;      // OpenSSL's SSL
-struct ssl_ctx_st;  // SSL_CTX
+#include "http/tls.h"
 
 namespace baton::http {
 
@@ -27,13 +25,7 @@ struct IoResult {
 class Transport {
  public:
   explicit Transport(int fd) : fd_(fd) {}
-  // Takes over `tls`, which must be in its accepting or connecting state.
-  Transport(int fd, ssl_st* tls);
-  ~Transport();
-  Transport(Transport&& o) noexcept;
-  Transport& operator=(Transport&&) = delete;
-  Transport(const Transport&) = delete;
-  Transport& operator=(const Transport&) = delete;
+  Transport(int fd, TlsChannel tls);  // plain without a channel
 
   bool secure() const { return tls_ != nullptr; }
   // kDone with no bytes when it is complete.
@@ -43,12 +35,12 @@ class Transport {
   IoResult write(std::string_view first, std::string_view second);
   // Tells the peer that nothing more will come.
   void end_sending();
-  const ssl_st* tls() const { return tls_; }
+  const ssl_st* tls() const { return tls_.get(); }
 
  private:
   IoResult tls_result(int returned);
-  int fd_ = -1;
-  ssl_st* tls_ = nullptr;
+  int fd_;
+  TlsChannel tls_;
 };
 
 }  // namespace baton::http
