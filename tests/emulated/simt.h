@@ -1,17 +1,26 @@
 // Runs device code of the CUDA kernels on a CPU, for tests on machines without a GPU: what the sources say is computed, instruction by
 // instruction, with the index arithmetic, barriers and shuffles as written. The headers under include/ stand in for CUDA's and for
-// ops/cuda/device. Slow (256 threads, a barrier for every warp-wide operation), blind to races and to speed.
+// ops/cuda/device. The threads of a block are coroutines that run in turn until they wait, so a run is the same every time and a deadlock
+// is found; races and speed are not.
 #pragma once
 
-#include <barrier>
+#include <ucontext.h>
+
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
-#include <thread>
+#include <utility>
 #include <vector>
+
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
 
 struct uint2 {
   unsigned x, y;
@@ -46,16 +55,61 @@ inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z,
 
 namespace emulated {
 
-inline thread_local uint3 thread_index{};
-inline thread_local uint3 block_index{};
+struct Fiber {
+  static constexpr size_t kStackBytes = 256 << 10;
+  ucontext_t context{};
+  std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);  // touched where it is used
+  unsigned vote = 0;                                                                              // number of its next __syncthreads_count
+  bool done = false;
+#ifdef __SANITIZE_THREAD__
+  void* tsan = __tsan_create_fiber(0);
+  ~Fiber() { __tsan_destroy_fiber(tsan); }
+#endif
+};
+
+inline uint3 thread_index{};
+inline uint3 block_index{};
 inline uint3 grid_size{};
+inline Fiber* fiber = nullptr;  // that runs
+inline ucontext_t scheduler{};
+inline uint64_t progress = 0;  // counts all that can end somebody's wait
+#ifdef __SANITIZE_THREAD__
+inline void* scheduler_tsan = nullptr;
+#endif
+
+// Lets the other threads of the block run.
+inline void yield() {
+#ifdef __SANITIZE_THREAD__
+  __tsan_switch_to_fiber(scheduler_tsan, 0);
+#endif
+  swapcontext(&fiber->context, &scheduler);
+}
+
+class Rendezvous {
+ public:
+  explicit Rendezvous(unsigned threads) : threads_(threads) {}
+  void arrive_and_wait() {
+    const unsigned phase = phase_;
+    ++progress;
+    if (++arrived_ == threads_) {
+      arrived_ = 0;
+      ++phase_;
+    }
+    while (phase_ == phase) yield();
+  }
+
+ private:
+  unsigned threads_;
+  unsigned arrived_ = 0;
+  unsigned phase_ = 0;
+};
 
 struct Block {
-  explicit Block(unsigned threads) : all(threads), exchange(threads / 32) {
-    for (unsigned w = 0; w < threads / 32; ++w) warps.push_back(std::make_unique<std::barrier<>>(32));
-  }
-  std::barrier<> all;
-  std::vector<std::unique_ptr<std::barrier<>>> warps;
+  explicit Block(unsigned threads) : all(threads), warps(threads / 32, Rendezvous(32)), exchange(threads / 32) {}
+  Rendezvous all;
+  std::vector<Rendezvous> warps;
+  std::map<unsigned, Rendezvous> named;
+  int votes[3] = {};  // of three calls in a row
   struct Words {
     uint32_t of[32][8];
   };
@@ -63,23 +117,53 @@ struct Block {
 };
 inline Block* block = nullptr;
 inline std::byte* shared = nullptr;  // of the block: the array behind the kernel's `shared_memory`, which the test defines
+inline const std::function<void()>* kernel = nullptr;
 
 inline int lane() { return static_cast<int>(thread_index.x) % 32; }
 inline Block::Words& words() { return block->exchange[thread_index.x / 32]; }
-inline void sync_warp() { block->warps[thread_index.x / 32]->arrive_and_wait(); }
+inline void sync_warp() { block->warps[thread_index.x / 32].arrive_and_wait(); }
+
+inline void enter() {
+  (*kernel)();
+  fiber->done = true;
+  ++progress;
+  yield();
+}
 
 // One block of a kernel.
-inline void run_block(unsigned threads, unsigned index, const std::function<void()>& kernel) {
+inline void run_block(unsigned threads, unsigned index, const std::function<void()>& of_thread) {
   Block state(threads);
   block = &state;
-  std::vector<std::thread> pool;
-  for (unsigned t = 0; t < threads; ++t)
-    pool.emplace_back([&, t] {
+  kernel = &of_thread;
+  block_index = {index, 0, 0};
+#ifdef __SANITIZE_THREAD__
+  scheduler_tsan = __tsan_get_current_fiber();
+#endif
+  std::vector<Fiber> fibers(threads);
+  for (Fiber& f : fibers) {
+    getcontext(&f.context);
+    f.context.uc_stack = {f.stack.get(), 0, Fiber::kStackBytes};
+    makecontext(&f.context, enter, 0);
+  }
+  bool backwards = false;  // every other pass, so that neither end of the block is always ahead
+  for (unsigned left = threads; left > 0; backwards = !backwards) {
+    const uint64_t before = progress;
+    for (unsigned i = 0; i < threads; ++i) {
+      const unsigned t = backwards ? threads - 1 - i : i;
+      if (fibers[t].done) continue;
+      fiber = &fibers[t];
       thread_index = {t, 0, 0};
-      block_index = {index, 0, 0};
-      kernel();
-    });
-  for (auto& t : pool) t.join();
+#ifdef __SANITIZE_THREAD__
+      __tsan_switch_to_fiber(fiber->tsan, 0);
+#endif
+      swapcontext(&scheduler, &fiber->context);
+      if (fiber->done) --left;
+    }
+    if (progress == before) {
+      std::fprintf(stderr, "emulated block %u: %u threads wait for each other\n", index, left);
+      std::abort();
+    }
+  }
   block = nullptr;
 }
 
@@ -87,18 +171,79 @@ inline void run_block(unsigned threads, unsigned index, const std::function<void
 
 inline void __syncthreads() { emulated::block->all.arrive_and_wait(); }
 inline void __syncwarp() { emulated::sync_warp(); }
-inline float __shfl_xor_sync(unsigned, float v, int mask) {
-  std::memcpy(&emulated::words().of[emulated::lane()][0], &v, 4);
-  emulated::sync_warp();
-  float r = 0;
-  std::memcpy(&r, &emulated::words().of[emulated::lane() ^ mask][0], 4);
-  emulated::sync_warp();
+inline int __syncthreads_count(int predicate) {
+  const unsigned turn = emulated::fiber->vote++;
+  emulated::block->votes[turn % 3] += predicate != 0 ? 1 : 0;
+  __syncthreads();
+  if (emulated::thread_index.x == 0) emulated::block->votes[(turn + 2) % 3] = 0;  // all have read the one before
+  return emulated::block->votes[turn % 3];
+}
+inline void __trap() { std::abort(); }
+
+namespace emulated {
+// What lane `from` shows, four bytes.
+template <class T>
+T exchange(T v, int from) {
+  static_assert(sizeof(T) == 4);
+  std::memcpy(&words().of[lane()][0], &v, 4);
+  sync_warp();
+  T r{};
+  std::memcpy(&r, &words().of[from & 31][0], 4);
+  sync_warp();
   return r;
 }
+template <class T, class Fn>
+T over_lanes(T v, const Fn& fn) {
+  static_assert(sizeof(T) == 4);
+  std::memcpy(&words().of[lane()][0], &v, 4);
+  sync_warp();
+  T r{};
+  std::memcpy(&r, &words().of[0][0], 4);
+  for (int i = 1; i < 32; ++i) {
+    T next{};
+    std::memcpy(&next, &words().of[i][0], 4);
+    r = fn(r, next);
+  }
+  sync_warp();
+  return r;
+}
+}  // namespace emulated
+
+template <class T>
+T __shfl_xor_sync(unsigned, T v, int mask) {
+  return emulated::exchange(v, emulated::lane() ^ mask);
+}
+template <class T>
+T __shfl_sync(unsigned, T v, int from) {
+  return emulated::exchange(v, from);
+}
+template <class T>
+T __shfl_up_sync(unsigned, T v, int step) {
+  return emulated::exchange(v, emulated::lane() < step ? emulated::lane() : emulated::lane() - step);
+}
+inline uint32_t __ballot_sync(unsigned, bool predicate) {
+  return emulated::over_lanes(predicate ? 1U << emulated::lane() : 0U, [](uint32_t a, uint32_t b) { return a | b; });
+}
+inline uint32_t __reduce_add_sync(unsigned, uint32_t v) {
+  return emulated::over_lanes(v, [](uint32_t a, uint32_t b) { return a + b; });
+}
+inline uint32_t __reduce_min_sync(unsigned, uint32_t v) {
+  return emulated::over_lanes(v, [](uint32_t a, uint32_t b) { return a < b ? a : b; });
+}
+inline uint32_t __reduce_max_sync(unsigned, uint32_t v) {
+  return emulated::over_lanes(v, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
+}
+inline int __popc(uint32_t v) { return __builtin_popcount(v); }
+inline uint32_t atomicAdd(uint32_t* p, uint32_t v) { return std::exchange(*p, *p + v); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline uint32_t __float_as_uint(float f) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &f, 4);
+  return bits;
+}
 inline float __uint_as_float(uint32_t bits) {
   float f = 0;
   std::memcpy(&f, &bits, 4);
@@ -111,3 +256,5 @@ T __ldg(const T* p) {
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
+inline uint32_t max(uint32_t a, uint32_t b) { return a > b ? a : b; }
+using std::isnan;

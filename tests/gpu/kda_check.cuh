@@ -1,6 +1,7 @@
 // Runs KDA decode cases on the device: against double, twice, permuted, in one pass against in two, and row by row.
 #pragma once
 
+#include <array>
 #include <numeric>
 
 #include "ops/cuda/kda/launch.h"
@@ -109,9 +110,10 @@ inline std::vector<int64_t> row_begins(const KdaProblem& p) {
 }
 
 struct KdaErrors {
-  double y = 0;      // largest relative L2 error of a row of a head
-  double y_all = 0;  // relative L2 error of all rows
-  double state = 0;  // largest relative L2 error of the state of a head
+  double y = 0;        // largest relative L2 error of a row of a head
+  double y_all = 0;    // relative L2 error of all rows
+  double y_place = 0;  // the largest of the rows at one place of a chunk, over all heads and chunks
+  double state = 0;    // largest relative L2 error of the state of a head
   std::string failures;
 };
 
@@ -133,7 +135,8 @@ inline KdaErrors compare_with_double(const KdaProblem& p, const KdaRun& run, con
   std::vector<double> squares(y_error.size());
   std::vector<double> norms(y_error.size());
   std::vector<double> state_error(y_error.size());
-  std::vector<std::byte> expected = p.pool;  // windows and rings; states are compared apart
+  std::vector<std::array<std::pair<double, double>, 64>> places(y_error.size());  // squares of errors and of rows by place in the chunk
+  std::vector<std::byte> expected = p.pool;                                       // windows and rings; states are compared apart
   parallel_for(sequences * p.c.heads, [&](int64_t item) {
     const auto i = static_cast<size_t>(item / p.c.heads);
     const int64_t head = item % p.c.heads;
@@ -161,6 +164,9 @@ inline KdaErrors compare_with_double(const KdaProblem& p, const KdaRun& run, con
       }
       squares[static_cast<size_t>(item)] += error;
       norms[static_cast<size_t>(item)] += norm;
+      auto& place = places[static_cast<size_t>(item)][static_cast<size_t>(s.position + t) % 64];
+      place.first += error;
+      place.second += norm;
       const double relative = std::sqrt(error / std::max(norm, 1e-12));
       row_errors.emplace_back(std::isnan(relative) ? 1e9 : relative, std::sqrt(reference.square));
       if (s.verify != 0) {
@@ -205,6 +211,11 @@ inline KdaErrors compare_with_double(const KdaProblem& p, const KdaRun& run, con
   e.y_all =
       std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0) / std::max(std::accumulate(norms.begin(), norms.end(), 0.0), 1e-12));
   for (const double v : state_error) e.state = std::max(e.state, v);
+  for (size_t at = 0; at < 64; ++at) {
+    std::pair<double, double> sum{0, 1e-12};
+    for (const auto& item : places) sum = {sum.first + item[at].first, sum.second + item[at].second};
+    e.y_place = std::max(e.y_place, std::sqrt(sum.first / sum.second));
+  }
   for (size_t i = 0; i <= p.c.sequences.size(); ++i) {
     const auto at = static_cast<int64_t>(i) * p.slot_bytes;
     const bool untouched = i == p.c.sequences.size() || (runs(i).fold == 0 && (runs(i).rows == 0 || runs(i).verify != 0));
@@ -215,6 +226,7 @@ inline KdaErrors compare_with_double(const KdaProblem& p, const KdaRun& run, con
   }
   if (!(e.y < bounds.y)) e.failures += "y; ";
   if (bounds.chunks && !(e.y_all < 7e-3)) e.failures += "y of all rows; ";
+  if (bounds.chunks && !(e.y_place < 1e-2)) e.failures += "y of a place in the chunk; ";
   if (!(e.state < bounds.state)) e.failures += "state; ";
   return e;
 }
@@ -332,7 +344,10 @@ inline KdaErrors check_chunk_case(const KdaCase& c) {
   const KdaDevice device(p);
   const auto begin = row_begins(p);
   const KdaRun first = run_chunks(device, p.pool, c.sequences, begin, 8, true);
-  KdaErrors e = compare_with_double(p, first, {1.5e-2, 8e-3, true});
+  // A row's error before norm and gate is 0.4 % of a typical row in the mean and 1.1 % at most in 58,000 rows (the operands' rounding).
+  // Weights of norm and gate that lean on a few values make up to 1.8 % of it; what is wrong at a place of the chunk shows in the mean of
+  // its rows.
+  KdaErrors e = compare_with_double(p, first, {2.5e-2, 8e-3, true});
   const auto same = [&](const KdaRun& other, const char* what) {
     if (std::memcmp(first.y.data(), other.y.data(), first.y.size() * 2) != 0) e.failures += std::string("y ") + what + "; ";
     if (std::memcmp(first.pool.data(), other.pool.data(), first.pool.size()) != 0) e.failures += std::string("pool ") + what + "; ";

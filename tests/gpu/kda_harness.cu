@@ -45,8 +45,8 @@ int check_chunks(bool small) {
   int failed = 0;
   for (const auto& c : cases) {
     const KdaErrors e = check_chunk_case(c);
-    std::printf("chunks: %-24s %s  %s  y rel %.5f, all %.5f  state rel %.2e  seed %lu  %s\n", c.name.c_str(),
-                c.state == DType::kBF16 ? "bf16" : "fp32", e.failures.empty() ? "ok  " : "FAIL", e.y, e.y_all, e.state, c.seed,
+    std::printf("chunks: %-24s %s  %s  y rel %.5f, all %.5f, of a place %.5f  state rel %.2e  seed %lu  %s\n", c.name.c_str(),
+                c.state == DType::kBF16 ? "bf16" : "fp32", e.failures.empty() ? "ok  " : "FAIL", e.y, e.y_all, e.y_place, e.state, c.seed,
                 e.failures.c_str());
     std::fflush(stdout);
     failed += e.failures.empty() ? 0 : 1;

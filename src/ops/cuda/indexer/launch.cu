@@ -40,7 +40,7 @@ cudaError_t select(const ops::IndexerSelectParams& params, const Config& config,
   const auto start = config.score_stride <= 16 * kSelectThreads   ? select_rows<16>
                      : config.score_stride <= 32 * kSelectThreads ? select_rows<32>
                                                                   : select_rows<0>;
-  return launch(start, static_cast<unsigned>(p.rows), kSelectThreads, 0, 1, dependent_launch, stream, p);
+  return launch(start, static_cast<unsigned>(p.rows), kSelectThreads, sizeof(SelectShared), 1, dependent_launch, stream, p);
 }
 
 }  // namespace baton::cuda::indexer

@@ -1,11 +1,10 @@
 // Second kernel of the chunked form: walks the chunks of a head with the state in registers. A cluster of two blocks takes a head, each
-// half
-// of its values; warps 0 ... 3 of a block hold the state of 16 values each, warps 4 ... 7 norm, gate and store the rows.
+// half of its values; warps 0 ... 3 of a block hold the state of 16 values each, warps 4 ... 7 norm, gate and store the rows and
+// request records. What both blocks need of a record comes from L2 once: each requests a part of it for both.
 //
 // Everything is transposed, values on the M side: the accumulators of S^T (value g, keys 2 c, 2 c + 1) are, packed to BF16, the first
-// operand
-// of the products with W^T and q^T, and those of w^T the first operand of the products with Q^T and the rows k. So neither leaves the
-// registers; the other operands are rows of the record, which a bulk copy brings in whole.
+// operand of the products with W^T and q^T, and those of w^T the first operand of the products with Q^T and the rows k. So neither leaves
+// the registers; the other operands are rows of the record, which a bulk copy brings in whole.
 #pragma once
 
 #include "ops/cuda/device/bulk_copy.cuh"
@@ -79,10 +78,26 @@ struct ScanState {
   }
 };
 
-// The lanes of a warp have done their part.
-__device__ __forceinline__ void arrive_warp(Barrier& barrier) {
+// The lanes of a warp have read a stage, which both blocks of the cluster refill.
+__device__ __forceinline__ void release_stage(Barrier& empty) {
   if (kArrivingLanes == 1) __syncwarp();
-  if (threadIdx.x % 32 < kArrivingLanes) barrier.arrive();
+  if (threadIdx.x % 32 < kArrivingLanes) {
+    empty.arrive();
+    empty.arrive_remote(cluster_rank() ^ 1U);
+  }
+}
+
+// Requests a record. The parts that both blocks read are split between them; each block's barrier counts all bytes that it receives.
+__device__ __forceinline__ void request_record(const ChunkRecord& from, ScanStage& to, Barrier& full, int half) {
+  constexpr uint16_t kBoth = 3;
+  const uint64_t policy = policy_evict_first();
+  full.expect(sizeof(ScanStage));
+  if (half == 0)
+    bulk_load_multicast(to.w, from.w, sizeof(to.w) + sizeof(to.q), full, kBoth, policy);
+  else
+    bulk_load_multicast(to.ends, from.ends, sizeof(to.ends) + sizeof(to.qk), full, kBoth, policy);
+  bulk_load(to.u, from.u[half], sizeof(to.u), full);
+  bulk_load(to.decay, from.decay, sizeof(to.decay) + sizeof(to.r) + sizeof(to.s), full);
 }
 
 // One chunk for the 16 values of a warp, from `value` on; n counts chunks of the launch.
@@ -155,9 +170,11 @@ __device__ __forceinline__ void scan_chunk(ScanState& state, ScanStage& stage, S
   sh.o_full[n % 2].arrive();
 }
 
-// Norm, gate and store of a chunk's rows, 128 threads: eight a row, eight values each, four rows a thread.
+// Norm, gate and store of a chunk's rows, 128 threads: eight a row, eight values each, four rows a thread. request_next() is called when
+// the block's warps are done with the chunk.
+template <class RequestNext>
 __device__ __forceinline__ void finish_rows(const DecodeParams& p, const ChunkWork& w, ScanShared& sh, int buffer, uint32_t parity,
-                                            int half, int thread) {
+                                            int half, int thread, const RequestNext& request_next) {
   const int part = thread % 8;
   const int64_t column = w.head * kDim + half * (kDim / 2) + part * 8;
   const uint32_t peer = cluster_rank() ^ 1U;
@@ -168,6 +185,7 @@ __device__ __forceinline__ void finish_rows(const DecodeParams& p, const ChunkWo
     gate[i] = t < w.count ? *reinterpret_cast<const uint4*>(p.gate + (w.row + t) * p.gate_stride + column) : make_uint4(0, 0, 0, 0);
   }
   sh.o_full[buffer].wait(parity);
+  request_next();
   float o[4][8];
   float sum[4];
 #pragma unroll
@@ -223,7 +241,7 @@ __global__ void __launch_bounds__(kScanThreads, 1) chunk_scan(const __grid_const
   if (thread == 0) {
     for (int i = 0; i < kScanStages; ++i) {
       sh.full[i].init(1);
-      sh.empty[i].init(4 * kArrivingLanes);
+      sh.empty[i].init(2 * 4 * kArrivingLanes);  // of both blocks
     }
     for (int i = 0; i < 2; ++i) {
       sh.o_full[i].init(128);
@@ -239,15 +257,6 @@ __global__ void __launch_bounds__(kScanThreads, 1) chunk_scan(const __grid_const
     const auto record_of = [&](int chunk) -> const ChunkRecord& {
       return params.records[(static_cast<int64_t>(chunk - first) * p.sequence_count + sequence) * p.heads + head];
     };
-    const auto request = [&](int chunk) {
-      const int i = (chunk - first) % kScanStages;
-      const ChunkRecord& from = record_of(chunk);
-      ScanStage& to = sh.stage[i];
-      sh.full[i].expect(sizeof(ScanStage));
-      bulk_load(to.w, from.w, sizeof(to.w) + sizeof(to.q) + sizeof(to.ends) + sizeof(to.qk), sh.full[i]);
-      bulk_load(to.u, from.u[half], sizeof(to.u), sh.full[i]);
-      bulk_load(to.decay, from.decay, sizeof(to.decay) + sizeof(to.r) + sizeof(to.s), sh.full[i]);
-    };
     if (warp < 4) {
       std::byte* slot = p.slots + rows.slot * p.slot_stride;
       const int64_t at = int64_t{head} * kDim * kDim + half * (kDim / 2) + 16 * warp;
@@ -261,21 +270,13 @@ __global__ void __launch_bounds__(kScanThreads, 1) chunk_scan(const __grid_const
         state.load(rounded, g, c);
       else
         state.load(exact, g, c);
-      if (thread == 0) {
-        fence_async_global();
-        for (int chunk = first; chunk < min(last, first + kScanStages); ++chunk) request(chunk);
-      }
       for (int chunk = first; chunk < last; ++chunk) {
         const int n = chunk - first;
         const int i = n % kScanStages;
         const auto lap = static_cast<uint32_t>(n / kScanStages);
         sh.full[i].wait(lap & 1);
         scan_chunk(state, sh.stage[i], sh, n, 16 * warp, g, c);
-        arrive_warp(sh.empty[i]);
-        if (thread == 0 && chunk + kScanStages < last) {
-          sh.empty[i].wait(lap & 1);
-          request(chunk + kScanStages);
-        }
+        release_stage(sh.empty[i]);
       }
       if (last < chunks)
         state.store(carry, g, c);
@@ -285,12 +286,24 @@ __global__ void __launch_bounds__(kScanThreads, 1) chunk_scan(const __grid_const
         state.store(exact, g, c);
     } else {
       const int epilogue = thread - 128;
+      const auto request = [&](int chunk) {
+        const int i = (chunk - first) % kScanStages;
+        request_record(record_of(chunk), sh.stage[i], sh.full[i], half);
+      };
+      if (epilogue == 0) {
+        fence_async_global();
+        for (int chunk = first; chunk < min(last, first + kScanStages); ++chunk) request(chunk);
+      }
       for (int chunk = first; chunk < last; ++chunk) {
         const int n = chunk - first;
         if (epilogue == 0) sh.peer[n % 2].expect(kChunk * 4);
         ChunkWork w = chunk_work(rows, sequence, chunk);
         w.head = head;
-        finish_rows(p, w, sh, n % 2, static_cast<uint32_t>(n / 2) & 1, half, epilogue);
+        finish_rows(p, w, sh, n % 2, static_cast<uint32_t>(n / 2) & 1, half, epilogue, [&] {
+          if (epilogue != 0 || chunk + kScanStages >= last) return;
+          sh.empty[n % kScanStages].wait(static_cast<uint32_t>(n / kScanStages) & 1);
+          request(chunk + kScanStages);
+        });
       }
       // The window of what follows: the last three rows of q^ k^ v^ (a sequence here has more than eight).
       if (last == chunks && half == 0)

@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kAttendThreads, 1) attend(const __grid_constan
   if (threadIdx.x == 0) {
     if ((shared_address(raw) & 1023U) != 0) __trap();
     for (int i = 0; i < Rows::kSlots; ++i) {
-      shared.full[i].init(1);
+      shared.full[i].init(kArrivingLanes);
       shared.empty[i].init(kConsumerWarps * kArrivingLanes);
     }
     fence_barrier_init();

@@ -238,10 +238,12 @@ class Consumer {
     const int steps = (tokens + kSlotTokens - 1) / kSlotTokens;
     const int dim = group_ * 256 + warp_ * 16;
     const uint64_t weights = swizzled_operand(s_.p);
+    if (kArrivingLanes > 1) s_.full[tile * kTileSlots % Rows::kSlots].wait(tile * kTileSlots / Rows::kSlots & 1);
     fragments_.load_values(slot_address(tile * kTileSlots), dim);
 #pragma unroll 2
     for (int k = 0; k < steps; ++k) {
       const int number = tile * kTileSlots + k;
+      if (kArrivingLanes > 1 && k + 1 < steps) s_.full[(number + 1) % Rows::kSlots].wait((number + 1) / Rows::kSlots & 1);
       uint32_t factor[2][2] = {{0, 0}, {0, 0}};
       if constexpr (Rows::kScaled) {
 #pragma unroll

@@ -50,7 +50,10 @@ __device__ __forceinline__ void produce(const AttendParams& p, AttendShared<Rows
           *reinterpret_cast<uint4*>(to + b) = make_uint4(0, 0, 0, 0);
         __syncwarp();
       }
-      if (lane == 0) full.expect(static_cast<uint32_t>(tokens * Rows::kRowBytes));
+      if (lane == 0)
+        full.expect(static_cast<uint32_t>(tokens * Rows::kRowBytes));
+      else if (lane < kArrivingLanes)
+        full.arrive();
       __syncwarp();
       const int length = lane_slot == i ? min(1 << run_log2, tokens - first) : 0;
       if constexpr (Rows::kPitch == Rows::kRowBytes) {

@@ -22,7 +22,8 @@ inline constexpr int kConsumerThreads = 256;
 inline constexpr int kProducerWarps = 4;
 inline constexpr int kAttendThreads = 384;  // two consumer warpgroups, one producer warpgroup
 
-// Every consumer thread hands a slot back itself where the race checker should see it; one a warp is enough otherwise.
+// The race checker follows a barrier from each thread that arrives to each that waits, and no further. So that it sees all there is, every
+// thread hands over what it wrote or read and waits for what it reads itself; one a warp is enough otherwise.
 #ifdef BATON_RACECHECK
 inline constexpr int kArrivingLanes = 32;
 #else
