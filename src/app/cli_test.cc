@@ -86,7 +86,7 @@ TEST_F(CommandLine, SaysWhatItIs) {
   EXPECT_TRUE(version.out.starts_with("baton ")) << version.out;
   const Outcome help = run({"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* command : {"bench", "generate", "inspect", "render", "synth", "tokenize"}) {
+  for (const char* command : {"bench", "eval", "generate", "inspect", "render", "synth", "tokenize"}) {
     EXPECT_NE(help.out.find(command), std::string::npos);
     EXPECT_EQ(run({command, "--help"}).exit_code, 0);
   }

@@ -9,6 +9,7 @@
 namespace baton::app {
 
 void add_bench(CLI::App& app, int& exit_code);
+void add_eval(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
 void add_render(CLI::App& app, int& exit_code);

@@ -27,6 +27,7 @@ int run(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   int exit_code = 0;
   add_generate(app, exit_code);
+  add_eval(app, exit_code);
   add_inspect(app, exit_code);
   add_bench(app, exit_code);
   add_render(app, exit_code);

@@ -204,8 +204,8 @@ Result<std::vector<Question>> read_question_sets(const std::vector<std::string>&
       return Error{Error::Kind::kInvalid, fmt::format("{}: a file named {} was given before; rename one", file, name)};
     BATON_ASSIGN(const std::string text, read_file(file, kMostFileBytes));
     BATON_ASSIGN(std::vector<Question> questions, parse_question_set(text, name));
-    if (most > 0 && static_cast<int64_t>(questions.size()) > most) questions.resize(static_cast<size_t>(most));
-    std::move(questions.begin(), questions.end(), std::back_inserter(all));
+    const size_t count = most > 0 ? std::min(questions.size(), static_cast<size_t>(most)) : questions.size();
+    for (size_t i = 0; i < count; ++i) all.push_back(std::move(questions[i * questions.size() / count]));
   }
   return all;
 }

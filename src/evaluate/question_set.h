@@ -39,7 +39,8 @@ struct Question {
 
 // `name` stands in ids and messages.
 Result<std::vector<Question>> parse_question_set(std::string_view jsonl, const std::string& name);
-// All of the files; refuses two of one name, whose ids could not be told apart. `most` of each file, 0: all.
+// All of the files; refuses two of one name, whose ids could not be told apart. `most` of each file, evenly
+// spread over it; 0: all.
 Result<std::vector<Question>> read_question_sets(const std::vector<std::string>& files, int64_t most);
 
 }  // namespace baton::evaluate

@@ -1,0 +1,184 @@
+// Questions answered by a server that speaks OpenAI's chat completions.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/json/array.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "app/eval_answerer.h"
+#include "http/client.h"
+
+namespace baton::app {
+namespace {
+
+namespace json = boost::json;
+using Clock = std::chrono::steady_clock;
+using evaluate::Outcome;
+using evaluate::Question;
+
+constexpr int kAttempts = 5;  // for a server that is full
+
+const json::value* at(const json::object* object, std::string_view key) {
+  return object != nullptr ? object->if_contains(json::string_view(key.data(), key.size())) : nullptr;
+}
+const json::object* object_at(const json::object* object, std::string_view key) {
+  const json::value* v = at(object, key);
+  return v != nullptr ? v->if_object() : nullptr;
+}
+std::string text_at(const json::object* object, std::string_view key) {
+  const json::value* v = at(object, key);
+  return v != nullptr && v->is_string() ? std::string(v->get_string()) : std::string();
+}
+int64_t number_at(const json::object* object, std::string_view key) {
+  const json::value* v = at(object, key);
+  return v != nullptr && v->is_int64() ? v->get_int64() : 0;
+}
+
+// The message of an error in OpenAI's shape, or the beginning of whatever came.
+std::string message_of(const http::ClientResponse& response) {
+  boost::system::error_code failed;
+  const json::value body = json::parse(response.body, failed);
+  std::string message;
+  if (!failed) message = text_at(object_at(body.if_object(), "error"), "message");
+  return fmt::format("status {}: {}", response.status, message.empty() ? response.body.substr(0, 200) : message);
+}
+
+std::string read_completion(const std::string& body, Outcome& out) {
+  boost::system::error_code failed;
+  const json::value value = json::parse(body, failed);
+  const json::object* root = failed ? nullptr : value.if_object();
+  const json::value* choices = at(root, "choices");
+  if (choices == nullptr || !choices->is_array() || choices->get_array().empty()) return "the answer holds no choice";
+  const json::object* choice = choices->get_array().front().if_object();
+  const json::object* message = object_at(choice, "message");
+  if (message == nullptr) return "the answer holds no message";
+  out.finish = text_at(choice, "finish_reason");
+  out.answer.content = text_at(message, "content");
+  out.answer.reasoning = text_at(message, "reasoning_content");
+  if (out.answer.reasoning.empty()) out.answer.reasoning = text_at(message, "reasoning");
+  if (const json::value* calls = at(message, "tool_calls"); calls != nullptr && calls->is_array())
+    for (const json::value& c : calls->get_array()) {
+      const json::object* function = object_at(c.if_object(), "function");
+      out.answer.calls.push_back({text_at(function, "name"), text_at(function, "arguments")});
+    }
+  const json::object* usage = object_at(root, "usage");
+  out.prompt_tokens = number_at(usage, "prompt_tokens");
+  out.completion_tokens = number_at(usage, "completion_tokens");
+  out.cached_tokens = number_at(object_at(usage, "prompt_tokens_details"), "cached_tokens");
+  return {};
+}
+
+class ServerAnswerer final : public Answerer {
+ public:
+  ServerAnswerer(ServerOptions options, const AskOptions& ask) : options_(std::move(options)), ask_(ask) {}
+
+  Status answer(std::span<const Question> questions, std::span<Outcome> outcomes, const std::function<void(int64_t)>& ended) override {
+    BATON_ASSIGN(url_, http::Url::parse(options_.base_url));
+    while (url_.path.ends_with('/')) url_.path.pop_back();
+    if (url_.path.empty()) url_.path = "/v1";
+    BATON_TRY(find_model());
+
+    std::atomic<size_t> next = 0;
+    std::atomic<int64_t> done = 0;
+    std::vector<std::thread> askers;
+    const auto count = std::min<size_t>(static_cast<size_t>(ask_.parallel), questions.size());
+    for (size_t t = 0; t < count; ++t)
+      askers.emplace_back([&] {
+        http::Client client(client_options());
+        for (size_t i = next++; i < questions.size(); i = next++) {
+          ask(client, questions[i], outcomes[i]);
+          ++done;
+        }
+      });
+    constexpr std::chrono::milliseconds kGlance(50);
+    while (done < static_cast<int64_t>(questions.size())) {
+      ended(done);
+      std::this_thread::sleep_for(kGlance);
+    }
+    for (std::thread& t : askers) t.join();
+    ended(done);
+    return {};
+  }
+
+ private:
+  http::ClientOptions client_options() const {
+    http::ClientOptions o;
+    o.host = url_.host;
+    o.port = url_.port;
+    o.tls = url_.tls;
+    o.silence_timeout = std::chrono::seconds(options_.timeout_s);
+    return o;
+  }
+  http::ClientRequest request(std::string_view path) const {
+    http::ClientRequest r;
+    r.target = url_.path + std::string(path);
+    if (!options_.api_key.empty()) r.headers.emplace_back("Authorization", "Bearer " + options_.api_key);
+    return r;
+  }
+
+  // Also finds out whether there is a server, before hundreds of questions fail.
+  Status find_model() {
+    http::Client client(client_options());
+    const auto response = client.call(request("/models"));
+    if (!response.ok()) return Error{Error::Kind::kIo, fmt::format("{}: {}", options_.base_url, response.error().message)};
+    if (!options_.model.empty()) return {};
+    if (response->status != 200) return Error{Error::Kind::kIo, fmt::format("{}/models: {}", options_.base_url, message_of(*response))};
+    boost::system::error_code failed;
+    const json::value body = json::parse(response->body, failed);
+    const json::value* data = failed ? nullptr : at(body.if_object(), "data");
+    if (data != nullptr && data->is_array() && !data->get_array().empty())
+      options_.model = text_at(data->get_array().front().if_object(), "id");
+    if (options_.model.empty())
+      return Error{Error::Kind::kInvalid, fmt::format("{}/models names no model; say which with --served-model", options_.base_url)};
+    return {};
+  }
+
+  std::string body_of(const Question& q) const {
+    json::object body = q.request;
+    body["model"] = options_.model;
+    body["max_tokens"] = ask_.max_tokens;
+    body["temperature"] = ask_.temperature;
+    if (ask_.top_p != 1) body["top_p"] = ask_.top_p;
+    if (ask_.temperature > 0) body["seed"] = ask_.seed;
+    if (!ask_.reasoning_effort.empty()) body["reasoning_effort"] = ask_.reasoning_effort;
+    return json::serialize(body);
+  }
+
+  void ask(http::Client& client, const Question& q, Outcome& out) const {
+    http::ClientRequest r = request("/chat/completions");
+    r.method = "POST";
+    r.body = body_of(q);
+    for (int attempt = 1;; ++attempt) {
+      const Clock::time_point start = Clock::now();
+      const auto response = client.call(r);
+      if (!response.ok()) {
+        out.failure = response.error().message;
+        return;
+      }
+      if ((response->status == 429 || response->status == 503) && attempt < kAttempts) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(250) * (1 << attempt));
+        continue;
+      }
+      out.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      out.failure = response->status == 200 ? read_completion(response->body, out) : message_of(*response);
+      return;
+    }
+  }
+
+  ServerOptions options_;
+  AskOptions ask_;
+  http::Url url_;
+};
+
+}  // namespace
+
+std::unique_ptr<Answerer> server_answerer(ServerOptions options, const AskOptions& ask) {
+  return std::make_unique<ServerAnswerer>(std::move(options), ask);
+}
+
+}  // namespace baton::app
