@@ -110,6 +110,7 @@ class LocalAnswerer final : public Answerer {
       else
         longest = std::max(longest, tokens);
     }
+    if (std::none_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.failure.empty(); })) return {};  // nothing to ask
     BATON_ASSIGN(engine::LocalOptions options, flags_.local_options(checkpoint));
     options.context_tokens = longest + ask_.max_tokens;
     options.running = ask_.parallel;

@@ -84,7 +84,7 @@ TEST_F(Eval, AsksACheckpointAndComparesTwoResults) {
   EXPECT_NE(low.out.find("arithmetic"), std::string::npos);
   EXPECT_NE(low.err.find("0 of 15 answers are right"), std::string::npos) << low.err;
   // A prompt that does not fit is reported, the others are answered.
-  const Outcome long_answers = run(ask + " --limit 1 --max-tokens 100000");
+  const Outcome long_answers = run("--model " + model + " --data " + kSets + "copy.jsonl --limit 3 --max-tokens 100000");
   EXPECT_EQ(long_answers.exit_code, 1);
   EXPECT_NE(long_answers.err.find("3 of 3 questions were not answered"), std::string::npos) << long_answers.err;
   EXPECT_NE(long_answers.err.find("lower --max-tokens"), std::string::npos) << long_answers.err;
@@ -107,12 +107,12 @@ TEST_F(Eval, SaysWhatIsWrong) {
   fails("--model x --data " + path("none.jsonl"), "none.jsonl");
   fails("--model x --data " + path("broken.jsonl"), "broken.jsonl:1");
   fails("--model " + path("none") + " --data " + set, "none");
-  fails("--model " + random_model(1024) + " --data " + set, "do not belong together");
+  fails("--model " + random_model(2040) + " --data " + set, "do not belong together");
   fails("--base-url http://127.0.0.1:1/v1 --data " + set, "http://127.0.0.1:1/v1");
   fails("--base-url ftp://x --data " + set, "ftp");
   fails("--compare " + path("none.json") + " " + path("broken.jsonl"), "none.json");
   fails("--compare " + path("broken.jsonl") + " " + path("broken.jsonl"), "baton eval --json");
-  fails("--model x --data " + set + " --json " + path("none/out.json"), "none/out.json");
+  fails("--model x --data " + set + " --json " + path("none/out.json"), "/none/");
 }
 
 // Answers the questions of sets rightly, but for those whose number it is told to treat otherwise.
