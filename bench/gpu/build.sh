@@ -26,7 +26,11 @@ object_of() { # src/ops/cuda/FAMILY/inst/NAME.cu -> OUT/FAMILY.NAME.o; tests/gpu
     *) echo "$out/program.$(basename "${1%.*}").o" ;;
   esac
 }
-stale() { [[ ! -e $2 || -n $(find src/ops src/tensor src/base tests/gpu "$1" -newer "$2" \( -name '*.cuh' -o -name '*.h' -o -path "$1" \) -print -quit) ]]; }
+stale() { # SOURCE OBJECT: the object is older than its source or a header of its folders
+  local folders=(src/ops src/tensor src/base)
+  [[ $1 == tests/* ]] && folders+=(tests/gpu)
+  [[ ! -e $2 || $1 -nt $2 || -n $(find "${folders[@]}" -newer "$2" \( -name '*.cuh' -o -name '*.h' \) -print -quit) ]]
+}
 
 sources=(src/ops/cuda/*/inst/*.cu)
 for p in "${programs[@]}"; do sources+=("${p##* }"); done

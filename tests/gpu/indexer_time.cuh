@@ -1,6 +1,7 @@
 // Times stacks of layers of the indexer's choice in one captured graph, on pages laid out as the engine's.
 #pragma once
 
+#include "tests/gpu/harness.h"
 #include "tests/gpu/indexer_check.cuh"
 
 namespace baton::gpu_test {
@@ -98,24 +99,12 @@ inline void time_indexer_shape(int32_t rows, int layers, int32_t context, int sp
                  rows, context, layers, config.splits, us, t.least / layers, t.largest / layers, bytes, flops, floor);
 }
 
-inline int time_indexer(const std::vector<std::string>& args) {
-  std::FILE* json = nullptr;
-  int layers = 11;
-  int32_t context = 65536;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--json" && i + 1 < args.size()) {
-      json = std::fopen(args[++i].c_str(), "w");
-    } else if (args[i] == "--layers" && i + 1 < args.size()) {
-      layers = std::atoi(args[++i].c_str());
-    } else if (args[i] == "--context" && i + 1 < args.size()) {
-      context = std::atoi(args[++i].c_str());
-    } else {
-      const auto colon = args[i].find(':');
-      time_indexer_shape(std::atoi(args[i].c_str()), layers, context,
-                         colon == std::string::npos ? 0 : std::atoi(args[i].c_str() + colon + 1), json);
-    }
+inline int time_indexer(const TimeRequest& request) {
+  for (const auto& shape : request.shapes) {
+    const auto parts = shape_parts(shape);
+    time_indexer_shape(static_cast<int32_t>(shape_number(parts, 0)), static_cast<int>(request.options.at("layers")),
+                       static_cast<int32_t>(request.options.at("context")), static_cast<int>(shape_number(parts, 1)), request.json);
   }
-  if (json != nullptr) std::fclose(json);
   return 0;
 }
 

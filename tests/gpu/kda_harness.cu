@@ -1,12 +1,8 @@
 // Harness of KDA: checks against double on the CPU and times a cycle's layers.
 //
-// usage: kda_harness check            cases over shapes and edges
-//        kda_harness check-small      a few small ones, for compute-sanitizer
-//        kda_harness time [--json FILE] [--layers N] [--heads N] REQUESTS:ROWS:FOLD:MODE:STATE[:memory] ...
-//                                     MODE fused, apart, fold, verify; STATE bf16, fp32; for example 32:8:8:fused:bf16
-//                    chunk:ROWS[:STATE[:SLAB]] ...   prefill of one sequence, for example chunk:8192:bf16
-#include <sstream>
-
+// Shapes: REQUESTS:ROWS:FOLD:MODE:STATE[:memory], MODE fused, apart, fold, verify; STATE bf16, fp32; for example 32:8:8:fused:bf16
+//         chunk:ROWS[:STATE[:SLAB]]   prefill of one sequence, for example chunk:8192:bf16
+#include "tests/gpu/harness.h"
 #include "tests/gpu/kda_time.cuh"
 
 namespace baton::gpu_test {
@@ -54,6 +50,7 @@ int check_chunks(bool small) {
   return failed;
 }
 
+// Cases that failed.
 int check(bool small) {
   std::vector<KdaCase> cases;
   for (const DType state : {DType::kF32, DType::kBF16}) {
@@ -88,46 +85,33 @@ int check(bool small) {
     std::fflush(stdout);
     failed += e.failures.empty() ? 0 : 1;
   }
-  failed += check_chunks(small);
-  std::printf(failed == 0 ? "all checks passed\n" : "%d checks FAILED\n", failed);
-  return failed == 0 ? 0 : 1;
+  return failed + check_chunks(small);
 }
 
-int time_shapes(const std::vector<std::string>& args) {
-  std::FILE* json = nullptr;
-  int layers = 34;
-  int64_t heads = 64;
+int time_shapes(const TimeRequest& request) {
+  const auto layers = static_cast<int>(request.options.at("layers"));
+  const int64_t heads = request.options.at("heads");
   std::unique_ptr<KdaStack> stack;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--json" && i + 1 < args.size()) {
-      json = std::fopen(args[++i].c_str(), "w");
-    } else if (args[i] == "--layers" && i + 1 < args.size()) {
-      layers = std::atoi(args[++i].c_str());
-    } else if (args[i] == "--heads" && i + 1 < args.size()) {
-      heads = std::atoll(args[++i].c_str());
-    } else {
-      std::vector<std::string> part;
-      std::istringstream words(args[i]);
-      for (std::string w; std::getline(words, w, ':');) part.push_back(w);
-      if (part[0] == "chunk") {
-        time_kda_chunk(heads, layers, std::atoll(part[1].c_str()), part.size() > 2 && part[2] == "fp32" ? DType::kF32 : DType::kBF16,
-                       part.size() > 3 ? std::atoi(part[3].c_str()) : kda::kSlabChunks, json);
-        continue;
-      }
-      if (part.size() < 5) {
-        std::fprintf(stderr, "%s: want REQUESTS:ROWS:FOLD:MODE:STATE[:memory]\n", args[i].c_str());
-        return 2;
-      }
-      const int slots = std::atoi(part[0].c_str());
-      const DType state = part[4] == "fp32" ? DType::kF32 : DType::kBF16;
-      if (stack == nullptr || stack->slots != slots || stack->state != state) {
-        stack.reset();
-        stack = std::make_unique<KdaStack>(heads, layers, slots, state);
-      }
-      time_kda_decode(*stack, std::atoi(part[1].c_str()), std::atoi(part[2].c_str()), part[3], part.size() > 5, json);
+  for (const auto& shape : request.shapes) {
+    const auto parts = shape_parts(shape);
+    if (parts[0] == "chunk") {
+      time_kda_chunk(heads, layers, shape_number(parts, 1), parts.size() > 2 && parts[2] == "fp32" ? DType::kF32 : DType::kBF16,
+                     static_cast<int32_t>(shape_number(parts, 3, kda::kSlabChunks)), request.json);
+      continue;
     }
+    if (parts.size() < 5) {
+      std::fprintf(stderr, "%s: want REQUESTS:ROWS:FOLD:MODE:STATE[:memory]\n", shape.c_str());
+      return 2;
+    }
+    const auto slots = static_cast<int>(shape_number(parts, 0));
+    const DType state = parts[4] == "fp32" ? DType::kF32 : DType::kBF16;
+    if (stack == nullptr || stack->slots != slots || stack->state != state) {
+      stack.reset();
+      stack = std::make_unique<KdaStack>(heads, layers, slots, state);
+    }
+    time_kda_decode(*stack, static_cast<int>(shape_number(parts, 1)), static_cast<int>(shape_number(parts, 2)), parts[3], parts.size() > 5,
+                    request.json);
   }
-  if (json != nullptr) std::fclose(json);
   return 0;
 }
 
@@ -135,15 +119,7 @@ int time_shapes(const std::vector<std::string>& args) {
 }  // namespace baton::gpu_test
 
 int main(int argc, char** argv) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no CUDA device\n");
-    return 77;
-  }
-  const std::vector<std::string> args(argv + 1, argv + argc);
-  if (args.size() == 1 && args[0] == "check") return baton::gpu_test::check(false);
-  if (args.size() == 1 && args[0] == "check-small") return baton::gpu_test::check(true);
-  if (args.size() >= 2 && args[0] == "time") return baton::gpu_test::time_shapes(std::vector<std::string>(args.begin() + 1, args.end()));
-  std::fprintf(stderr, "usage: kda_harness check | check-small | time [--json FILE] REQUESTS:ROWS:FOLD:MODE:STATE ...\n");
-  return 2;
+  using namespace baton::gpu_test;
+  return harness_main(argc, argv,
+                      {"kda_harness", "REQUESTS:ROWS:FOLD:MODE:STATE | chunk:ROWS", {{"layers", 34}, {"heads", 64}}, check, time_shapes});
 }

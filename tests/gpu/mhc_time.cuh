@@ -1,6 +1,7 @@
 // Times a pass over all sites, each with its own fn, in one captured graph.
 #pragma once
 
+#include "tests/gpu/harness.h"
 #include "tests/gpu/mhc_check.cuh"
 
 namespace baton::gpu_test {
@@ -52,20 +53,12 @@ inline void time_mhc_shape(int64_t rows, int sites, int sets, std::FILE* json) {
                  rows, sites, sets, us, t.least / sites, t.largest / sites, bytes, floor);
 }
 
-inline int time_mhc(const std::vector<std::string>& args) {
-  std::FILE* json = nullptr;
-  int sites = 90;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--json" && i + 1 < args.size()) {
-      json = std::fopen(args[++i].c_str(), "w");
-    } else if (args[i] == "--sites" && i + 1 < args.size()) {
-      sites = std::atoi(args[++i].c_str());
-    } else {
-      const auto colon = args[i].find(':');
-      time_mhc_shape(std::atoll(args[i].c_str()), sites, colon == std::string::npos ? 1 : std::atoi(args[i].c_str() + colon + 1), json);
-    }
+inline int time_mhc(const TimeRequest& request) {
+  for (const auto& shape : request.shapes) {
+    const auto parts = shape_parts(shape);
+    time_mhc_shape(shape_number(parts, 0), static_cast<int>(request.options.at("sites")), static_cast<int>(shape_number(parts, 1, 1)),
+                   request.json);
   }
-  if (json != nullptr) std::fclose(json);
   return 0;
 }
 

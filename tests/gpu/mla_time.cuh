@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/cuda/device/launch.cuh"
+#include "tests/gpu/harness.h"
 #include "tests/gpu/mla_check.cuh"
 
 namespace baton::gpu_test {
@@ -128,26 +129,13 @@ inline void time_mla_shape(int32_t rows, DType dtype, int splits, int layers, in
         rows, name, context, layers, config.splits, us, t.least / layers, t.largest / layers, cache_bytes + row_bytes, flops, floor);
 }
 
-inline int time_mla(const std::vector<std::string>& args) {
-  std::FILE* json = nullptr;
-  int layers = 11;
-  int32_t context = 65536;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--json" && i + 1 < args.size()) {
-      json = std::fopen(args[++i].c_str(), "w");
-    } else if (args[i] == "--layers" && i + 1 < args.size()) {
-      layers = std::atoi(args[++i].c_str());
-    } else if (args[i] == "--context" && i + 1 < args.size()) {
-      context = std::atoi(args[++i].c_str());
-    } else {
-      const auto colon = args[i].find(':');
-      const auto second = args[i].find(':', colon + 1);
-      const auto type = args[i].substr(colon + 1, second == std::string::npos ? second : second - colon - 1);
-      time_mla_shape(std::atoi(args[i].c_str()), type == "bf16" ? DType::kBF16 : DType::kF8E4M3,
-                     second == std::string::npos ? 0 : std::atoi(args[i].c_str() + second + 1), layers, context, json);
-    }
+inline int time_mla(const TimeRequest& request) {
+  for (const auto& shape : request.shapes) {
+    const auto parts = shape_parts(shape);
+    time_mla_shape(static_cast<int32_t>(shape_number(parts, 0)), parts.size() > 1 && parts[1] == "bf16" ? DType::kBF16 : DType::kF8E4M3,
+                   static_cast<int>(shape_number(parts, 2)), static_cast<int>(request.options.at("layers")),
+                   static_cast<int32_t>(request.options.at("context")), request.json);
   }
-  if (json != nullptr) std::fclose(json);
   return 0;
 }
 

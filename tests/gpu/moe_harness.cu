@@ -1,8 +1,6 @@
 // Harness of the expert path: checks against the CPU and times whole stacks of layers.
 //
-// usage: moe_harness check            cases over shapes and edges
-//        moe_harness check-small      the few small ones, for compute-sanitizer
-//        moe_harness time [--json FILE] [--layers N] ROWS:ROUTING[:VARIANT] ...     for example 1024:uniform 32768:zipf:3
+// Shapes: ROWS:ROUTING[:VARIANT] (uniform, zipf), ROWS:route; for example 1024:uniform 32768:zipf:3
 #include <cstring>
 #include <memory>
 
@@ -48,6 +46,7 @@ bool check_batches(const char* name, int64_t rows, int64_t fewer) {
   return same;
 }
 
+// Cases that failed.
 int check(bool small) {
   std::vector<MoeCase> cases;
   const auto add = [&](const char* name, moe::Problem p, auto... set) {
@@ -97,24 +96,13 @@ int check(bool small) {
     failed += check_batches("batch of another size", 200, 61) ? 0 : 1;
     failed += check_batches("decode against prefill", 2000, 64) ? 0 : 1;
   }
-  failed += check_routes(small);
-  std::printf(failed == 0 ? "all checks passed\n" : "%d checks FAILED\n", failed);
-  return failed == 0 ? 0 : 1;
+  return failed + check_routes(small);
 }
 
 }  // namespace
 }  // namespace baton::gpu_test
 
 int main(int argc, char** argv) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: no CUDA device\n");
-    return 77;
-  }
-  const std::vector<std::string> args(argv + 1, argv + argc);
-  if (args.size() == 1 && args[0] == "check") return baton::gpu_test::check(false);
-  if (args.size() == 1 && args[0] == "check-small") return baton::gpu_test::check(true);
-  if (args.size() >= 2 && args[0] == "time") return baton::gpu_test::time_shapes(std::vector<std::string>(args.begin() + 1, args.end()));
-  std::fprintf(stderr, "usage: moe_harness check | check-small | time [--json FILE] [--layers N] ROWS:ROUTING ...\n");
-  return 2;
+  using namespace baton::gpu_test;
+  return harness_main(argc, argv, {"moe_harness", "ROWS:ROUTING[:VARIANT] | ROWS:route", {{"layers", 42}}, check, time_shapes});
 }

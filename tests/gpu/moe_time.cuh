@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "tests/gpu/harness.h"
 #include "tests/gpu/moe_check.cuh"
 
 namespace baton::gpu_test {
@@ -177,33 +178,22 @@ inline void time_route(int64_t rows, std::FILE* json) {
     std::fprintf(json, "{\"op\":\"route\",\"rows\":%ld,\"us\":%.2f,\"bytes\":%.0f,\"flops\":%.0f}\n", rows, us, bytes, flops);
 }
 
-inline int time_shapes(std::vector<std::string> args) {
-  std::FILE* json = nullptr;
-  int layers = 42;
-  moe::Problem p{0, 8, 288, 72, 4096, 2048};
-  std::vector<std::string> shapes;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--json" && i + 1 < args.size())
-      json = std::fopen(args[++i].c_str(), "w");
-    else if (args[i] == "--layers" && i + 1 < args.size())
-      layers = std::atoi(args[++i].c_str());
-    else
-      shapes.push_back(args[i]);
-  }
-  const Stack stack(p, layers);
-  for (const auto& s : shapes) {
-    const auto colon = s.find(':');
-    const int64_t rows = std::atoll(s.substr(0, colon).c_str());
-    if (s.substr(colon + 1) == "route")
-      time_route(rows, json);
-    else {
-      const auto second = s.find(':', colon + 1);
-      const auto variant = second == std::string::npos ? std::string() : s.substr(second + 1);
-      if (!variant.empty()) std::printf("variant %s: ", variant.c_str());
-      time_shape(stack, rows, s.substr(colon + 1, second - colon - 1), variant, json);
+inline int time_shapes(const TimeRequest& request) {
+  const Stack stack({0, 8, 288, 72, 4096, 2048}, static_cast<int>(request.options.at("layers")));
+  for (const auto& shape : request.shapes) {
+    const auto parts = shape_parts(shape);
+    if (parts.size() < 2) {
+      std::fprintf(stderr, "%s: want ROWS:ROUTING[:VARIANT] or ROWS:route\n", shape.c_str());
+      return 2;
     }
+    if (parts[1] == "route") {
+      time_route(shape_number(parts, 0), request.json);
+      continue;
+    }
+    const std::string variant = parts.size() > 2 ? parts[2] : "";
+    if (!variant.empty()) std::printf("variant %s: ", variant.c_str());
+    time_shape(stack, shape_number(parts, 0), parts[1], variant, request.json);
   }
-  if (json != nullptr) std::fclose(json);
   return 0;
 }
 
