@@ -25,9 +25,9 @@ struct Usage {
 
 // What all chunks of an answer, and the whole one, begin with.
 struct AnswerHead {
-  std::string id;  // "chatcmpl-..."
+  std::string id{};  // "chatcmpl-..."
   int64_t created = 0;
-  std::string model;
+  std::string model{};
   std::string fingerprint{};                          // of the build and its configuration; empty: null
   std::string reasoning_field = "reasoning_content";  // of OpenAI's chat completions
 };

@@ -14,5 +14,8 @@ std::vector<std::span<const Field>> tokenize_groups();  // of a text; of a conve
 std::vector<std::span<const Field>> detokenize_groups();
 std::vector<std::span<const Field>> messages_groups();
 std::vector<std::span<const Field>> count_tokens_groups();
+std::vector<std::span<const Field>> generate_groups();
+std::vector<std::span<const Field>> generate_sampling_groups();  // of sampling_params
+std::vector<std::span<const Field>> responses_groups();
 
 }  // namespace baton::api

@@ -39,6 +39,11 @@ void check_required(FieldGroups groups, Reading& reading, const std::string& pat
 
 }  // namespace
 
+std::string type_text(const Field& field) {
+  if (field.range.least >= field.range.most) return std::string(field.type);
+  return fmt::format("{}, {}{} to {}", field.type, field.range.open ? "above " : "", field.range.least, field.range.most);
+}
+
 void read_fields(const Body& body, FieldGroups groups, Reading& reading, Request& out) {
   for (const Body::Member& m : body.members) {
     const Field* field = find(groups, m.name);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,6 +36,9 @@ constexpr Field refused(std::string_view name, std::string_view what, std::strin
 constexpr Field without_effect(std::string_view name, std::string_view what) {
   return {.name = name, .type = {}, .what = what, .use = Use::kNoEffect};
 }
+
+// "number, 0 to 1".
+std::string type_text(const Field& field);
 
 // A table is made of groups that several endpoints share. A name that is in two groups means the first one.
 using FieldGroups = std::span<const std::span<const Field>>;
