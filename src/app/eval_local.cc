@@ -139,7 +139,6 @@ class LocalAnswerer final : public Answerer {
       if (under_way == 0) return {};
       for (const size_t i : finished.take()) {
         take_answer(*hearings[i], prepared[i], tokenizer, markup, outcomes[i]);
-        hearings[i].reset();
         --under_way;
         ended(++done);
       }

@@ -4,6 +4,7 @@
 
 #include <boost/json/array.hpp>
 #include <filesystem>
+#include <random>
 #include <set>
 
 namespace baton::evaluate {
@@ -69,6 +70,37 @@ TEST(QuestionSet, TheFingerprintFollowsQuestionAndAnswer) {
   EXPECT_EQ(one, print(R"({"question": "x", "answer": "#### 1", "task": "other"})"));
   EXPECT_NE(one, print(R"({"question": "x", "answer": "#### 2"})"));
   EXPECT_NE(one, print(R"({"question": "y", "answer": "#### 1"})"));
+}
+
+// Damaged files end in questions or in a message, never in a crash.
+TEST(QuestionSet, BearsDamage) {
+  const std::string whole = R"({"text": "hay", "value": "abcdef"}
+{"messages": [{"role": "user", "content": ["<", ["hay", 1, 3], ">"]}], "check": "tools", "answer": [{"name": "f", "arguments": {"a": [1]}}]}
+{"question": "x", "answer": "#### 1", "task": "t", "group": "g", "length": 5}
+{"messages": [{"role": "user", "content": "y"}], "check": "json", "answer": {"a": 1.5}, "tools": [{"name": "f"}]}
+)";
+  ASSERT_TRUE(parse_question_set(whole, "s").ok());
+  constexpr unsigned kSeed = 7;
+  SCOPED_TRACE(kSeed);
+  std::mt19937 random(kSeed);
+  int refused = 0;
+  for (int i = 0; i < 4000; ++i) {
+    std::string text = whole;
+    for (unsigned n = 1 + random() % 3; n > 0; --n) {
+      const size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0: text[at] = "{}[]\":,0-x"[random() % 11]; break;
+        case 1: text.erase(at, 1 + random() % 8); break;
+        default: text.insert(at, text.substr(random() % text.size(), random() % 12)); break;
+      }
+    }
+    const auto r = parse_question_set(text, "s");
+    refused += r.ok() ? 0 : 1;
+    if (!r.ok()) continue;
+    for (const Question& q : *r) EXPECT_TRUE(q.request.contains("messages"));
+  }
+  EXPECT_GT(refused, 1000);
+  EXPECT_LT(refused, 3900);
 }
 
 TEST(QuestionSet, ReadsTheCommittedSets) {
