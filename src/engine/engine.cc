@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +14,13 @@ namespace {
 
 sched::Time now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Processor time of the calling thread.
+int64_t thread_cpu() {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
 }  // namespace
@@ -35,6 +43,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<CycleExecutor> ex
 Engine::Engine(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options, std::unique_ptr<sched::Scheduler> scheduler)
     : options_(options), executor_(std::move(executor)), scheduler_(std::move(scheduler)) {
   published_.scheduler = scheduler_->metrics();
+  steps_.reserve(sched::kCyclesInFlight);
 }
 
 Engine::~Engine() {
@@ -110,8 +119,8 @@ EngineMetrics Engine::metrics() const {
 void Engine::run() {
   const int32_t ahead = options_.plan_ahead ? sched::kCyclesInFlight : 1;
   while (true) {
-    if (!read_mail()) break;
     const sched::Time begin = now();
+    if (!read_mail()) break;
     while (scheduler_->in_flight() < ahead && plan()) {
     }
     tell(nullptr);  // deadlines and cancellations
@@ -122,8 +131,10 @@ void Engine::run() {
     while (const CycleResult* result = executor_->poll()) {
       finish(*result);
       const sched::Time end = now();
-      host_time_.add(step_ns_ + end - start);
+      const int64_t cpu = thread_cpu();
+      steps_.push_back({step_ns_ + end - start, cpu - cpu_ns_});
       step_ns_ = 0;
+      cpu_ns_ = cpu;
       start = end;
     }
   }
@@ -242,9 +253,13 @@ void Engine::publish() {
   {
     const std::lock_guard lock(mutex_);
     published_.scheduler = scheduler_->metrics();
-    published_.host_time = host_time_;
+    for (const Step& s : steps_) {
+      published_.host_time.add(s.time_ns);
+      published_.host_cpu.add(s.cpu_ns);
+    }
     idle_ = scheduler_->idle();
   }
+  steps_.clear();
   settled_.notify_all();
 }
 

@@ -42,7 +42,8 @@ struct EngineOptions {
 
 struct EngineMetrics {
   sched::Metrics scheduler;
-  StepTimes host_time;  // per cycle: planning, launching, completing, telling the sinks
+  StepTimes host_time;  // per cycle: reading mail, planning, launching, completing, telling the sinks
+  StepTimes host_cpu;   // processor time of the engine's thread per cycle, whatever for; what others take of the processor is not in it
   int64_t mail = 0;     // messages waiting
 };
 
@@ -115,8 +116,12 @@ class Engine {
   std::unordered_map<sched::RequestId, Constraints> constraints_;
   std::vector<sched::RequestId> told_;  // of these, those whose last event has been told
   std::vector<Message> reading_;
-  StepTimes host_time_;
   int64_t step_ns_ = 0;  // spent since the last completed cycle
+  int64_t cpu_ns_ = 0;   // of the thread, when that cycle had completed
+  struct Step {
+    int64_t time_ns, cpu_ns;
+  };
+  std::vector<Step> steps_;  // completed, and not published yet
 
   mutable std::mutex mutex_;  // what follows
   std::condition_variable mailed_;

@@ -1,4 +1,5 @@
-// An executor that computes nothing and answers at once: what is left is the time of the host.
+// An executor that computes nothing and answers at once: what is left is the time of the host. Like a device it has one cycle ready at a time:
+// the next result is there when what follows from this one has been planned.
 #pragma once
 
 #include <array>
@@ -19,7 +20,11 @@ class InstantExecutor final : public CycleExecutor {
     notify_();
   }
   const CycleResult* poll() override {
-    return polled_ == launched_ ? nullptr : &results_[static_cast<size_t>(polled_++) % results_.size()];
+    given_ = !given_;
+    if (polled_ == launched_) given_ = false;
+    if (given_) return &results_[static_cast<size_t>(polled_++) % results_.size()];
+    if (polled_ < launched_) notify_();
+    return nullptr;
   }
   void on_result(std::function<void()> notify) override { notify_ = std::move(notify); }
 
@@ -27,6 +32,7 @@ class InstantExecutor final : public CycleExecutor {
   std::array<CycleResult, sched::kCyclesInFlight> results_;
   int64_t launched_ = 0;
   int64_t polled_ = 0;
+  bool given_ = false;  // by the last poll()
   uint64_t vocabulary_;
   std::function<void()> notify_;
 };
