@@ -163,8 +163,8 @@ Result<std::vector<Point>> measure_model(const Arguments& a) {
   return points;
 }
 
-// Counts the requests that have ended. Whoever waits looks from time to time: being woken is the listener's part, and would be measured as the
-// engine's.
+// Counts the requests that have ended. Whoever waits looks from time to time: being woken is the listener's part, and would be measured as
+// the engine's.
 class CountingSink final : public engine::Sink {
  public:
   void on_event(const sched::Event& event, float, std::span<const ops::TokenLogprob>) override {
@@ -177,8 +177,8 @@ class CountingSink final : public engine::Sink {
   std::atomic<int64_t> ended_{0};
 };
 
-// Requests come and go at a device that takes no time: reading mail, planning, completing, caching and telling are all that is left. As many as
-// run wait behind them, and for each that ends another one is submitted.
+// Requests come and go at a device that takes no time: reading mail, planning, completing, caching and telling are all that is left. As
+// many as run wait behind them, and for each that ends another one is submitted.
 Result<engine::EngineMetrics> measure_host(int32_t running) {
   constexpr int64_t kVocabulary = 154'880;
   constexpr int64_t kPrompt = 2000;

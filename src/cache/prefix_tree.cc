@@ -30,26 +30,21 @@ PrefixTree::HalfArray PrefixTree::allocate_halves(int32_t pages) {
   return HalfArray(static_cast<uint32_t*>(p));
 }
 
-void PrefixTree::Halves::split(const Unit* units) {
+PrefixTree::Halves PrefixTree::halves_of(const Unit* units, SplitUnits& room) {
   uint32_t any = 0;
   for (size_t i = 0; i < kPageUnits; ++i) {
-    low[i] = static_cast<uint32_t>(units[i]);
-    high[i] = static_cast<uint32_t>(units[i] >> 32U);
-    any |= high[i];
+    room.low[i] = static_cast<uint32_t>(units[i]);
+    room.high[i] = static_cast<uint32_t>(units[i] >> 32U);
+    any |= room.high[i];
   }
-  wide = any != 0;
+  return {room.low.data(), any != 0 ? room.high.data() : nullptr};
 }
 
-PrefixTree::Halves PrefixTree::stored(Node node) const {
-  Halves h;
-  h.wide = at(node).wide;
-  std::copy_n(low(node), kPageUnits, h.low.begin());
-  if (h.wide)
-    std::copy_n(high(node), kPageUnits, h.high.begin());
-  else
-    h.high.fill(0);
-  return h;
+PrefixTree::Halves PrefixTree::halves_of(const int32_t* tokens, NothingToSplit&) {
+  return {reinterpret_cast<const uint32_t*>(tokens), nullptr};
 }
+
+PrefixTree::Halves PrefixTree::stored(Node node) const { return {low(node), at(node).wide ? high(node) : nullptr}; }
 
 PrefixTree::PrefixTree(IdPool& pages)
     : pages_(pages), nodes_(static_cast<size_t>(pages.capacity())), low_(allocate_halves(pages.capacity())),
@@ -60,16 +55,16 @@ PrefixTree::PrefixTree(IdPool& pages)
 // adversary, since lookups compare the units.
 uint64_t PrefixTree::key_of(uint64_t before, const Halves& units) {
   constexpr uint64_t kOdd = 0x9FB21C651E98DF25;
-  uint64_t hash = XXH3_64bits(units.low.data(), kHalfBytes);
-  if (units.wide) hash ^= std::rotl(XXH3_64bits(units.high.data(), kHalfBytes), 17);
+  uint64_t hash = XXH3_64bits(units.low, kHalfBytes);
+  if (units.wide()) hash ^= std::rotl(XXH3_64bits(units.high, kHalfBytes), 17);
   const uint64_t mixed = (std::rotl(before, 29) ^ hash) * kOdd;
   return mixed ^ (mixed >> 32U);
 }
 
 bool PrefixTree::stands_for(Node node, Node parent, uint64_t salt, const Halves& units) const {
   const Entry& e = at(node);
-  return e.parent == parent && e.salt == salt && e.wide == units.wide && std::memcmp(low(node), units.low.data(), kHalfBytes) == 0 &&
-         (!units.wide || std::memcmp(high(node), units.high.data(), kHalfBytes) == 0);
+  return e.parent == parent && e.salt == salt && e.wide == units.wide() && std::memcmp(low(node), units.low, kHalfBytes) == 0 &&
+         (!units.wide() || std::memcmp(high(node), units.high, kHalfBytes) == 0);
 }
 
 Node PrefixTree::find(uint64_t key, Node parent, uint64_t salt, const Halves& units) const {
@@ -88,11 +83,13 @@ Node PrefixTree::probe(uint64_t key) const {
 
 // Three groups of pages are under way at any time: of one the keys are computed and its places in the table asked for; of the one before it
 // entries and units are asked for; the one before that is compared. Groups that turn out to lie behind the match cost a little too much.
-int32_t PrefixTree::match(uint64_t salt, std::span<const Unit> units, std::span<Node> out) {
+template <class Room, class T>
+int32_t PrefixTree::match_pages(uint64_t salt, std::span<const T> units, std::span<Node> out) {
   struct Group {
     size_t count = 0;
     std::array<uint64_t, kAhead> keys;
     std::array<Halves, kAhead> halves;
+    std::array<Room, kAhead> room;
   };
   const size_t limit = std::min(units.size() / kPageUnits, out.size());
   std::array<Group, 3> groups;
@@ -105,7 +102,7 @@ int32_t PrefixTree::match(uint64_t salt, std::span<const Unit> units, std::span<
       Group& g = groups[step % 3];
       g.count = std::min(kAhead, limit - step * kAhead);
       for (size_t i = 0; i < g.count; ++i) {
-        g.halves[i].split(&units[(step * kAhead + i) * kPageUnits]);
+        g.halves[i] = halves_of(&units[(step * kAhead + i) * kPageUnits], g.room[i]);
         key = g.keys[i] = key_of(key, g.halves[i]);
         __builtin_prefetch(&table_[key & mask_]);
       }
@@ -134,10 +131,26 @@ int32_t PrefixTree::match(uint64_t salt, std::span<const Unit> units, std::span<
   return static_cast<int32_t>(matched);
 }
 
+int32_t PrefixTree::match(uint64_t salt, std::span<const Unit> units, std::span<Node> out) {
+  return match_pages<SplitUnits>(salt, units, out);
+}
+
+int32_t PrefixTree::match(uint64_t salt, std::span<const int32_t> tokens, std::span<Node> out) {
+  return match_pages<NothingToSplit>(salt, tokens, out);
+}
+
 Node PrefixTree::extend(Node parent, uint64_t salt, std::span<const Unit, kPageUnits> units, int32_t page) {
+  SplitUnits room;
+  return extend_by(parent, salt, halves_of(units.data(), room), page);
+}
+
+Node PrefixTree::extend(Node parent, uint64_t salt, std::span<const int32_t, kPageUnits> tokens, int32_t page) {
+  NothingToSplit room;
+  return extend_by(parent, salt, halves_of(tokens.data(), room), page);
+}
+
+Node PrefixTree::extend_by(Node parent, uint64_t salt, const Halves& halves, int32_t page) {
   BATON_CHECK(parent == kRoot || pages_.owner(parent) == Owner::kCached);
-  Halves halves;
-  halves.split(units.data());
   const uint64_t key = key_of(parent == kRoot ? salt : at(parent).key, halves);
   const Node known = find(key, parent, salt, halves);
   if (known != kEmpty) {
@@ -145,9 +158,9 @@ Node PrefixTree::extend(Node parent, uint64_t salt, std::span<const Unit, kPageU
     return known;
   }
   pages_.adopt(page);
-  at(page) = {.key = key, .salt = salt, .parent = parent, .last_use = ++uses_, .wide = halves.wide};
-  std::copy(halves.low.begin(), halves.low.end(), low(page));
-  if (halves.wide) std::copy(halves.high.begin(), halves.high.end(), high(page));
+  at(page) = {.key = key, .salt = salt, .parent = parent, .last_use = ++uses_, .wide = halves.wide()};
+  std::copy_n(halves.low, kPageUnits, low(page));
+  if (halves.wide()) std::copy_n(halves.high, kPageUnits, high(page));
   insert_key(key, page);
   ++size_;
   if (parent != kRoot) {
@@ -222,7 +235,7 @@ void PrefixTree::erase_key(Node node) {
   size_t gap = at(node).key & mask_;
   while (table_[gap].node != node) gap = (gap + 1) & mask_;
   for (size_t i = (gap + 1) & mask_; table_[i].node != kEmpty; i = (i + 1) & mask_) {
-    const size_t home = at(table_[i].node).key & mask_;
+    const size_t home = table_[i].tag & mask_;
     if (((i - home) & mask_) < ((i - gap) & mask_)) continue;
     table_[gap] = table_[i];
     gap = i;

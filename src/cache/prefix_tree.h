@@ -37,11 +37,14 @@ class PrefixTree {
 
   // The longest cached run of whole pages at the start of `units`, at most out.size() pages; writes their ids. Counts as a use.
   int32_t match(uint64_t salt, std::span<const Unit> units, std::span<Node> out);
+  // The same for token ids, which are units and not negative; they are read where they lie.
+  int32_t match(uint64_t salt, std::span<const int32_t> tokens, std::span<Node> out);
 
   // Puts a page behind `parent` (kRoot: at the start). `page` must be held by the caller.
   // Returns the node that now stands for these units: `page`, which the tree has adopted, or an older page with the same content, in which
   // case the caller keeps its own. Counts as a use.
   Node extend(Node parent, uint64_t salt, std::span<const Unit, kPageUnits> units, int32_t page);
+  Node extend(Node parent, uint64_t salt, std::span<const int32_t, kPageUnits> tokens, int32_t page);
 
   // Leases count; lock and unlock pair. The root needs none.
   void lock(Node node);
@@ -72,12 +75,19 @@ class PrefixTree {
   // The units of a page in halves. Token ids leave the upper ones zero; then these are neither stored nor read, which halves the memory
   // that a match has to wait for.
   struct Halves {
+    const uint32_t* low;
+    const uint32_t* high;  // nullptr: all zero
+
+    bool wide() const { return high != nullptr; }
+  };
+  // Where units are split, if they have to be.
+  struct SplitUnits {
     std::array<uint32_t, kPageUnits> low;
     std::array<uint32_t, kPageUnits> high;
-    bool wide;  // some upper half is not zero
-
-    void split(const Unit* units);
   };
+  struct NothingToSplit {};
+  static Halves halves_of(const Unit* units, SplitUnits& room);
+  static Halves halves_of(const int32_t* tokens, NothingToSplit&);
   // One cache line, so that looking at an entry is one wait for memory.
   struct alignas(64) Entry {
     uint64_t key = 0;  // hash of salt and all units up to and with this page
@@ -87,9 +97,12 @@ class PrefixTree {
     int32_t leases = 0;
     int32_t pins = 0;       // leases, and children with pins: > 0 keeps the node
     uint64_t last_use = 0;  // by uses_
-    bool wide = false;      // see Halves
+    bool wide = false;      // it has upper halves
   };
 
+  template <class Room, class T>
+  int32_t match_pages(uint64_t salt, std::span<const T> units, std::span<Node> out);
+  Node extend_by(Node parent, uint64_t salt, const Halves& units, int32_t page);
   static uint64_t key_of(uint64_t before, const Halves& units);
   Halves stored(Node node) const;
   uint32_t* low(Node node) const { return low_.get() + static_cast<size_t>(node) * kPageUnits; }
@@ -99,7 +112,7 @@ class PrefixTree {
   bool stands_for(Node node, Node parent, uint64_t salt, const Halves& units) const;
   Node find(uint64_t key, Node parent, uint64_t salt, const Halves& units) const;
   Node probe(uint64_t key) const;
-  static uint32_t tag_of(uint64_t key) { return static_cast<uint32_t>(key >> 32U); }
+  static uint32_t tag_of(uint64_t key) { return static_cast<uint32_t>(key); }
   void insert_key(uint64_t key, Node node);
   void erase_key(Node node);
   void touch(Node node);
@@ -117,7 +130,7 @@ class PrefixTree {
   static HalfArray allocate_halves(int32_t pages);
   HalfArray low_;   // [capacity, kPageUnits]
   HalfArray high_;  // likewise; touched for wide pages alone
-  // The tag, a part of the key, tells nearly all others apart without a look at their nodes.
+  // The tag, the lower half of the key, says where the entry would like to be and tells nearly all others apart without a look at the node.
   struct Place {
     uint32_t tag;
     Node node;

@@ -1,5 +1,5 @@
-// An executor that computes nothing and answers at once: what is left is the time of the host. Like a device it has one cycle ready at a time:
-// the next result is there when what follows from this one has been planned.
+// An executor that computes nothing and answers at once: what is left is the time of the host. Like a device it has one cycle ready at a
+// time: the next result is there when what follows from this one has been planned.
 #pragma once
 
 #include <array>

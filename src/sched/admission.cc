@@ -21,8 +21,11 @@ void Scheduler::expire(Time now) {
 
 void Scheduler::admit(Time now, Cycle& cycle) {
   if (memory_.completed() < failed_through_) return;
+  if (waiting_.empty() || memory_.slots.free_count() == 0) return;
+  growing_ = std::count_if(running_.begin(), running_.end(), [this](const Sequence* s) { return will_grow(*s); });
   while (!waiting_.empty() && memory_.slots.free_count() > 0) {
     Sequence& s = **waiting_.begin();
+    const size_t before = running_.size();
     if (&s == blocked_ && memory_.returns() == blocked_at_) return;
     if (s.last_cycle > memory_.completed()) return;  // retracted a moment ago: its last token is not known yet
     if (!(s.host.exists() ? admit_retracted(s, cycle) : admit_new(s, cycle))) {
@@ -31,6 +34,7 @@ void Scheduler::admit(Time now, Cycle& cycle) {
       return;
     }
     waiting_.erase(waiting_.begin());
+    for (size_t i = before; i < running_.size(); ++i) growing_ += will_grow(*running_[i]) ? 1 : 0;
     const int64_t waited = now - s.waiting_since;
     metrics_.queue_wait_sum += waited;
     metrics_.queue_wait_max = std::max(metrics_.queue_wait_max, waited);
@@ -43,14 +47,29 @@ void Scheduler::admit(Time now, Cycle& cycle) {
   }
 }
 
+bool Scheduler::will_grow(const Sequence& s) const {
+  return s.state != State::kAwaitFork && std::ssize(s.pages) * kPageUnits < rows_limit(s);
+}
+
+// Room for all tokens and pages that it may come to have.
+void Scheduler::give_buffers(Sequence& s) {
+  if (s.tokens.empty()) {
+    if (!spare_.empty()) {
+      s.tokens = std::move(spare_.back().tokens);
+      s.pages = std::move(spare_.back().pages);
+      spare_.pop_back();
+    }
+    s.tokens.reserve(static_cast<size_t>(rows_limit(s)) + 1);
+    s.tokens.assign(s.request->spec.prompt.begin(), s.request->spec.prompt.end());
+  }
+  s.pages.reserve(static_cast<size_t>((rows_limit(s) + kPageUnits - 1) / kPageUnits));
+}
+
 // Into pages_scratch_. Every running sequence that will grow keeps a page within reach: otherwise the newcomer would have to give way at
 // once.
 bool Scheduler::take_for_admission(int64_t count) {
   const int64_t reachable = int64_t{memory_.pages.free_count()} + memory_.tree.evictable_count();
-  const auto growing = std::count_if(running_.begin(), running_.end(), [this](const Sequence* s) {
-    return s->state != State::kAwaitFork && static_cast<int64_t>(s->pages.size()) * kPageUnits < rows_limit(*s);
-  });
-  if (count + growing > reachable) return false;
+  if (count + growing_ > reachable) return false;
   pages_scratch_.resize(static_cast<size_t>(count));
   return memory_.take_pages(pages_scratch_);
 }
@@ -59,8 +78,7 @@ bool Scheduler::take_for_admission(int64_t count) {
 // the same is not known, so the margin comes off what was found.
 int32_t Scheduler::match(const Sequence& s, int64_t limit_pages) {
   if (!s.request->spec.cache_prompt || limit_pages <= 0) return 0;
-  units_.assign(s.tokens.begin(), s.tokens.begin() + limit_pages * kPageUnits);
-  const int32_t found = memory_.tree.match(s.request->salt, units_, std::span(path_).first(static_cast<size_t>(limit_pages)));
+  const int32_t found = memory_.tree.match(s.request->salt, s.known(), std::span(path_).first(static_cast<size_t>(limit_pages)));
   return std::max(0, found - options_.match_margin_pages);
 }
 
@@ -71,7 +89,7 @@ bool Scheduler::admit_new(Sequence& s, Cycle& cycle) {
   const int32_t others = leads ? r.spec.choices - 1 : 0;
   if (memory_.slots.free_count() < 1 + others) return false;
 
-  const auto known = static_cast<int64_t>(s.tokens.size());
+  const int64_t known = std::ssize(s.known());
   int64_t needless = known - 1;  // the last token's row is needed for its draw
   if (const int64_t wanted = s.rows_to_score(); s.scored < wanted) needless = std::min(needless, s.scored);
   const int32_t kv = match(s, needless / kPageUnits);
@@ -92,8 +110,7 @@ bool Scheduler::admit_new(Sequence& s, Cycle& cycle) {
     return false;
   }
 
-  s.tokens.reserve(static_cast<size_t>(rows_limit(s)) + 1);
-  s.pages.reserve(static_cast<size_t>((rows_limit(s) + kPageUnits - 1) / kPageUnits));
+  give_buffers(s);
   s.pages.assign(path_.begin(), path_.begin() + shared);
   auto next = pages_scratch_.begin() + own;
   s.pages.insert(s.pages.end(), pages_scratch_.begin(), next);
@@ -107,8 +124,7 @@ bool Scheduler::admit_new(Sequence& s, Cycle& cycle) {
   if (snapshot != cache::kNoSnapshot) memory_.retire(Memory::Kind::kSnapshotLease, snapshot, planned_);
   for (int32_t c = 1; c <= others; ++c) {
     Sequence& other = *r.choices[static_cast<size_t>(c)];
-    other.tokens.reserve(s.tokens.capacity());
-    other.pages.reserve(s.pages.capacity());
+    give_buffers(other);
     other.pages.assign(next, next + each);
     next += each;
     other.state = State::kAwaitFork;

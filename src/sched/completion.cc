@@ -76,8 +76,7 @@ void Scheduler::cache_pages(Sequence& s, int64_t computed) {
   int64_t end = std::min(computed, static_cast<int64_t>(s.tokens.size()));
   if (!options_.cache_generated || !spec.cache_prompt) end = std::min(end, s.request->prompt_tokens());
   for (auto i = static_cast<size_t>(s.tree_pages); (static_cast<int64_t>(i) + 1) * kPageUnits <= end; ++i) {
-    cache::Unit units[kPageUnits];
-    std::copy_n(s.tokens.begin() + static_cast<std::ptrdiff_t>(i) * kPageUnits, kPageUnits, units);
+    const std::span<const int32_t, kPageUnits> units(s.tokens.data() + i * kPageUnits, static_cast<size_t>(kPageUnits));
     const int32_t page = s.pages[i];
     const cache::Node node = memory_.tree.extend(s.node, s.request->salt, units, page);
     memory_.tree.lock(node);
@@ -154,7 +153,7 @@ void Scheduler::finish(Sequence& s, FinishReason reason, int32_t token, int32_t 
                      .draw = draw,
                      .reason = reason,
                      .last = r.unfinished == 0,
-                     .usage = {r.prompt_tokens(), s.cached_tokens, static_cast<int64_t>(s.tokens.size()) - r.prompt_tokens()}});
+                     .usage = {r.prompt_tokens(), s.cached_tokens, std::ssize(s.known()) - r.prompt_tokens()}});
 }
 
 // Every choice that has not ended yet, the first one last.
@@ -197,6 +196,11 @@ void Scheduler::sweep() {
 
 void Scheduler::erase(Sequence& s) {
   Request& r = *s.request;
+  if (s.tokens.capacity() > 0 && spare_.size() < spare_.capacity()) {
+    s.tokens.clear();
+    s.pages.clear();
+    spare_.push_back({std::move(s.tokens), std::move(s.pages)});
+  }
   r.choices[static_cast<size_t>(s.choice)].reset();
   if (--r.present == 0) requests_.erase(r.id);
 }

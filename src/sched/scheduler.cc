@@ -86,7 +86,7 @@ Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), memor
   draining_.reserve(slots);
   prefills_.reserve(slots);
   grants_.reserve(slots);
-  units_.reserve(static_cast<size_t>(options.context_tokens));
+  spare_.reserve(slots);
   path_.resize(context_pages);
   pages_scratch_.reserve(context_pages * 2);
   pending_edits_.reserve(slots + context_pages);
@@ -153,7 +153,6 @@ Status Scheduler::submit(RequestId id, RequestSpec spec, Time now) {
     s->choice = c;
     s->waiting_since = now;
     s->max_drawn = max_drawn;
-    s->tokens = r.spec.prompt;
     r.choices.push_back(std::move(s));
   }
   if (r.spec.deadline != kNever) deadlines_.emplace(r.spec.deadline, id);
@@ -184,7 +183,7 @@ void Scheduler::stop(RequestId id, int32_t choice) {
   const auto found = requests_.find(id);
   if (found == requests_.end() || choice < 0 || choice >= found->second->spec.choices) return;
   Sequence* s = found->second->choices[static_cast<size_t>(choice)].get();
-  if (s == nullptr || s->state == State::kDraining || s->tokens.size() == found->second->spec.prompt.size()) return;
+  if (s == nullptr || s->state == State::kDraining || s->known().size() == found->second->spec.prompt.size()) return;
   finish(*s, FinishReason::kStop);
   sweep();
   update_gauges();
@@ -196,7 +195,7 @@ const RequestSpec* Scheduler::find(RequestId id) const {
 }
 
 int64_t Scheduler::pages_wanted(const Sequence& s) const {
-  const int64_t known = std::max(static_cast<int64_t>(s.tokens.size()), s.computed);
+  const int64_t known = std::max(std::ssize(s.known()), s.computed);
   const int64_t rows = std::min(rows_limit(s), known + options_.growth_tokens);
   return (rows + cache::kPageUnits - 1) / cache::kPageUnits;
 }

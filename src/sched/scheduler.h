@@ -120,6 +120,8 @@ class Scheduler {
   void start(Sequence& s, Cycle& cycle);
   int32_t match(const Sequence& s, int64_t limit_pages);
   bool take_for_admission(int64_t count);
+  bool will_grow(const Sequence& s) const;
+  void give_buffers(Sequence& s);
 
   // planning.cc
   void grow(Cycle& cycle);
@@ -174,11 +176,18 @@ class Scheduler {
   int64_t blocked_at_ = 0;
 
   // Scratch, sized once.
-  std::vector<cache::Unit> units_;
   std::vector<cache::Node> path_;
   std::vector<int32_t> pages_scratch_;
   std::vector<Sequence*> prefills_;
   std::vector<int64_t> grants_;
+  int64_t growing_ = 0;  // running sequences that will want more pages; kept while admit() runs
+
+  // Token and page lists of sequences that are gone, for those that are admitted next: they are large, and the system would be asked for
+  // their memory and given it back each time.
+  struct Buffers {
+    std::vector<int32_t> tokens, pages;
+  };
+  std::vector<Buffers> spare_;
 };
 
 }  // namespace baton::sched

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "cache/prefix_tree.h"
@@ -35,7 +36,7 @@ struct Sequence {
   Time waiting_since = 0;
   bool has_run = false;
 
-  std::vector<int32_t> tokens;  // prompt and what was drawn, as far as the host has seen it
+  std::vector<int32_t> tokens;  // prompt and what was drawn, as far as the host has seen it; empty until it is admitted first
   int64_t drawn = 0;            // draws planned; those in flight are not in `tokens` yet
   int64_t computed = 0;         // rows planned: the caches hold positions 0 ... computed - 1 once launched cycles are done
   int64_t max_drawn = 0;        // 1 ... context - prompt
@@ -54,6 +55,8 @@ struct Sequence {
 
   // Prompt rows that have to run for their scores; a choice behind the first leaves them to it.
   int64_t rows_to_score() const;
+
+  std::span<const int32_t> known() const;  // prompt and what was drawn, also before it is admitted
 };
 
 struct Request {
@@ -70,6 +73,8 @@ struct Request {
 
   int64_t prompt_tokens() const { return static_cast<int64_t>(spec.prompt.size()); }
 };
+
+inline std::span<const int32_t> Sequence::known() const { return tokens.empty() ? request->spec.prompt : tokens; }
 
 inline int64_t Sequence::rows_to_score() const {
   return request->spec.sampling.prompt_logprobs >= 0 && choice == 0 ? request->prompt_tokens() - 1 : 0;
