@@ -22,6 +22,14 @@ void add(Contrast& c, const Outcome& a, const Outcome& b) {
   c.same_text += same_answer(a.answer, b.answer) ? 1 : 0;
 }
 
+// Lengths stand behind their task in ascending order.
+Contrast& row_of(std::vector<Contrast>& rows, const std::string& task, int64_t length) {
+  auto row = std::find_if(rows.begin(), rows.end(), [&](const Contrast& c) { return c.name == task; });
+  while (row != rows.end() && row->name == task && row->length < length) ++row;
+  if (row == rows.end() || row->name != task || row->length != length) row = rows.insert(row, Contrast{.name = task, .length = length});
+  return *row;
+}
+
 }  // namespace
 
 Result<Comparison> compare(const Report& first, const Report& second) {
@@ -45,26 +53,25 @@ Result<Comparison> compare(const Report& first, const Report& second) {
       ++result.left_out;
       continue;
     }
-    auto task = std::find_if(result.tasks.begin(), result.tasks.end(), [&](const Contrast& c) { return c.name == a.task; });
-    if (task == result.tasks.end()) task = result.tasks.insert(task, Contrast{.name = a.task});
-    add(*task, a, b);
+    add(row_of(result.rows, a.task, 0), a, b);
+    if (a.length > 0) add(row_of(result.rows, a.task, a.length), a, b);
     add(all, a, b);
     if (*a.right != *b.right) result.differing.push_back(a.id);
   }
   result.left_out += static_cast<int64_t>(others.size() - matched);
   if (all.questions() == 0) return Error{Error::Kind::kInvalid, "the two results share no question that both have a scored answer to"};
-  result.tasks.push_back(all);
+  result.rows.push_back(all);
   return result;
 }
 
 std::string text_of(const Comparison& comparison, const std::string& first, const std::string& second) {
   std::vector<std::vector<std::string>> rows = {
       {"task", "questions", "A right", "B right", "B - A", "both", "only A", "only B", "neither", "same text", "p (McNemar)"}};
-  for (const Contrast& c : comparison.tasks) {
+  for (const Contrast& c : comparison.rows) {
     const auto n = static_cast<double>(c.questions());
     const auto number = [](int64_t x) { return fmt::format("{}", x); };
-    rows.push_back({c.name, number(c.questions()), percent(static_cast<double>(c.both + c.only_first) / n),
-                    percent(static_cast<double>(c.both + c.only_second) / n),
+    rows.push_back({c.length > 0 ? fmt::format("  {}", c.length) : c.name, number(c.questions()),
+                    percent(static_cast<double>(c.both + c.only_first) / n), percent(static_cast<double>(c.both + c.only_second) / n),
                     fmt::format("{:+.1f}", 100 * static_cast<double>(c.only_second - c.only_first) / n), number(c.both),
                     number(c.only_first), number(c.only_second), number(c.neither), percent(static_cast<double>(c.same_text) / n),
                     fmt::format("{:.3g}", mcnemar(c.only_first, c.only_second))});

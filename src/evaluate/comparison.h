@@ -11,6 +11,7 @@ namespace baton::evaluate {
 
 struct Contrast {
   std::string name;                                                // a task, or "all"
+  int64_t length = 0;                                              // of the questions of that task and length alone
   int64_t both = 0, only_first = 0, only_second = 0, neither = 0;  // right answers
   int64_t same_text = 0;                                           // answers that are equal, reasoning and calls included
 
@@ -18,7 +19,7 @@ struct Contrast {
 };
 
 struct Comparison {
-  std::vector<Contrast> tasks;         // in the order of the first, and "all" at the end
+  std::vector<Contrast> rows;          // tasks in the order of the first, each followed by its lengths; "all" at the end
   int64_t left_out = 0;                // questions that only one holds, or that one of them has no scored answer to
   std::vector<std::string> differing;  // ids of those that only one answered rightly
 };

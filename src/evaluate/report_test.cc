@@ -90,8 +90,8 @@ TEST(Comparison, CountsQuestionByQuestion) {
   b.outcomes.push_back(outcome("unscored", "one", {}));
   const auto c = compare(a, b);
   ASSERT_TRUE(c.ok()) << c.error().message;
-  ASSERT_EQ(c->tasks.size(), 3u);
-  const Contrast& all = c->tasks.back();
+  ASSERT_EQ(c->rows.size(), 3u);
+  const Contrast& all = c->rows.back();
   EXPECT_EQ(all.both, 3);
   EXPECT_EQ(all.only_first, 6);
   EXPECT_EQ(all.only_second, 1);
@@ -102,6 +102,23 @@ TEST(Comparison, CountsQuestionByQuestion) {
   const std::string text = text_of(*c, "a.json", "b.json");
   EXPECT_NE(text.find("A: a.json"), std::string::npos);
   EXPECT_NE(text.find("0.125"), std::string::npos) << text;  // 2 * (1 + 7) / 128
+}
+
+TEST(Comparison, ShowsLengthsBehindTheirTask) {
+  Report a, b;
+  for (const int64_t length : {512, 8192, 256, 512, 0}) {
+    Outcome o = outcome("q" + std::to_string(a.outcomes.size()), length == 0 ? "sums" : "recall", true);
+    o.length = length;
+    a.outcomes.push_back(o);
+    o.right = length < 8192;
+    b.outcomes.push_back(o);
+  }
+  const auto c = compare(a, b);
+  ASSERT_TRUE(c.ok()) << c.error().message;
+  std::string rows;
+  for (const Contrast& r : c->rows)
+    rows += r.name + " " + std::to_string(r.length) + ": " + std::to_string(r.both) + " of " + std::to_string(r.questions()) + "\n";
+  EXPECT_EQ(rows, "recall 0: 3 of 4\nrecall 256: 1 of 1\nrecall 512: 2 of 2\nrecall 8192: 0 of 1\nsums 0: 1 of 1\nall 0: 4 of 5\n");
 }
 
 TEST(Comparison, RefusesOtherQuestions) {
