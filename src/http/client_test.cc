@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "http/event_reader.h"
 #include "http/listener.h"
 #include "http/raw_peer.h"
 #include "http/response_reader.h"
@@ -43,6 +44,7 @@ TEST(ResponseReader, EverySplitAndEveryCut) {
        "chunked\r\n\r\n3\r\nhel\r\n2;x\r\nlo\r\n"
        "0\r\nA: b\r\n\r\n",
        "hello", false},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "", false},
       {"HTTP/1.0 200 OK\r\n\r\nhello", "hello", true},
       {"HTTP/1.1 204 No Content\r\n\r\n", "", false},
   };
@@ -76,6 +78,35 @@ TEST(ResponseReader, RefusesWhatIsNoAnswer) {
   EXPECT_NE(problem("HTTP/1.1 200 OK\r\nA: " + std::string(2000, 'a')), "");
   EXPECT_NE(problem("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"), "");
   EXPECT_EQ(problem("HTTP/1.1 200 OK\r\n"), "");
+}
+
+TEST(EventReader, EverySplit) {
+  const std::string bytes =
+      "\xEF\xBB\xBF"
+      "data: one\n\n: ping\n\nevent: delta\r\ndata:two\r\ndata:  three\r\nid: 7\r\n\r\ndata\rdata\r\rretry: 5\n\nevent: lost\n\ndata: "
+      "[DONE]\n\ndata: part";
+  const std::string expected = "|one;delta|two\n three;|\n;|[DONE];";
+  for (size_t a = 0; a <= bytes.size(); ++a)
+    for (size_t b = a; b <= bytes.size(); b += 5) {
+      EventReader reader;
+      std::string got;
+      const auto gather = [&](const Event& e) {
+        got += e.name + "|" + e.data + ";";
+        return true;
+      };
+      for (const auto& [from, to] : {std::pair(size_t{0}, a), std::pair(a, b), std::pair(b, bytes.size())})
+        EXPECT_TRUE(reader.feed(std::string_view(bytes).substr(from, to - from), gather));
+      ASSERT_EQ(got, expected) << a << " " << b;
+      EXPECT_TRUE(reader.partial());
+    }
+  EventReader bounded(10);
+  EXPECT_FALSE(bounded.feed("data: " + std::string(20, 'x'), [](const Event&) { return true; }));
+  EXPECT_TRUE(bounded.too_long());
+  EventReader stopping;
+  int heard = 0;
+  EXPECT_FALSE(stopping.feed("data: 1\n\ndata: 2\n\n", [&](const Event&) { return ++heard < 1; }));
+  EXPECT_FALSE(stopping.feed("data: 3\n\n", [&](const Event&) { return ++heard < 1; }));
+  EXPECT_EQ(heard, 1);
 }
 
 TEST(Client, CallsAndStreams) {

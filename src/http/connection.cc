@@ -96,6 +96,8 @@ void Connection::on_readable() {
     consume({loop_.scratch.data(), result.bytes});
     // Less than asked for: the socket is most likely empty. TLS may hold more.
     if (state_ != State::kClosed && !transport_.secure() && result.bytes < loop_.scratch.size()) return wait_to_read();
+    // TLS may have wanted to read in order to write.
+    if (transport_.secure() && has_output() && !waiting_to_write_) pump();
   }
   if (state_ != State::kClosed) wait_to_read();
 }

@@ -1,5 +1,6 @@
 #include "http/listener.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <sys/resource.h>
@@ -64,6 +65,7 @@ class SocketListener : public Listener {
  private:
   Status bind(const tcp::endpoint& endpoint, uint16_t port);
   void accept(tcp::acceptor& acceptor);
+  void hand_over(Loop& loop, tcp::socket socket);
   TlsChannel tls_channel();
 
   Shared shared_;
@@ -98,6 +100,7 @@ Status SocketListener::bind(const tcp::endpoint& endpoint, uint16_t port) {
   acceptor.set_option(tcp::no_delay(true), error);
   acceptor.set_option(asio::socket_base::keep_alive(true), error);
   const int fd = acceptor.native_handle();
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   const auto set = [fd](int name, int value) { ::setsockopt(fd, IPPROTO_TCP, name, &value, sizeof value); };
   set(TCP_KEEPIDLE, 30);
   set(TCP_KEEPINTVL, 10);
@@ -153,10 +156,15 @@ void SocketListener::accept(tcp::acceptor& acceptor) {
       });
       return;
     }
-    if (!error)
-      asio::post(loop.io, [&loop, s = std::move(socket), tls = tls_channel()]() mutable { loop.adopt(std::move(s), std::move(tls)); });
+    if (!error) hand_over(loop, std::move(socket));
     accept(acceptor);
   });
+}
+
+void SocketListener::hand_over(Loop& loop, tcp::socket socket) {
+  // A program that this one starts must not keep clients waiting for the end of a connection.
+  ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
+  asio::post(loop.io, [&loop, s = std::move(socket), tls = tls_channel()]() mutable { loop.adopt(std::move(s), std::move(tls)); });
 }
 
 Status SocketListener::reload_tls() {
@@ -177,9 +185,19 @@ void SocketListener::stop_accepting() {
   if (loops_.empty() || !retry_) return;
   std::promise<void> done;
   asio::post(loops_[0]->io, [this, &done] {
+    error_code error;
+    // Who has connected already and stands in the system's queue would be reset.
+    for (auto& acceptor : acceptors_) {
+      if (accepting_) acceptor.non_blocking(true, error);
+      while (accepting_ && !error) {
+        Loop& loop = *loops_[next_loop_++ % loops_.size()];
+        tcp::socket socket(loop.io);
+        acceptor.accept(socket, error);
+        if (!error) hand_over(loop, std::move(socket));
+      }
+      acceptor.close(error);
+    }
     accepting_ = false;
-    error_code ignored;
-    for (auto& acceptor : acceptors_) acceptor.close(ignored);
     retry_->cancel();
     done.set_value();
   });

@@ -1,5 +1,6 @@
 #include "http/listener.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -318,6 +319,22 @@ TEST(Listener, Addresses) {
   const auto held = six.held();
   ASSERT_NE(held, nullptr);
   EXPECT_TRUE(held->request().peer.starts_with("[::1]:")) << held->request().peer;
+}
+
+TEST(Listener, SocketsAreNotInherited) {
+  Echo server;
+  RawPeer peer(server.port());
+  peer.send(get("/hold"));
+  ASSERT_NE(server.held(), nullptr);
+  int sockets = 0;
+  for (int fd = 3; fd < 1000; ++fd) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0 || address.ss_family != AF_INET) continue;
+    ++sockets;
+    EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+  }
+  EXPECT_GE(sockets, 3);
 }
 
 TEST(Listener, DrainLetsOpenRequestsEnd) {

@@ -19,6 +19,7 @@ class RequestReader::Parser : public beast::basic_parser<true> {
   int transfer_encodings = 0;
   int content_lengths = 0;
   int hosts = 0;
+  std::uint64_t chunk_left = 0;
   bool in_body = false;  // fields from here on are trailers, which are dropped: they must not pass for fields of the head
 
  private:
@@ -44,14 +45,17 @@ class RequestReader::Parser : public beast::basic_parser<true> {
     request.body.append(bytes.data(), bytes.size());
     return bytes.size();
   }
-  void on_chunk_header_impl(std::uint64_t, boost::beast::string_view, BeastError&) override {}
+  void on_chunk_header_impl(std::uint64_t size, boost::beast::string_view, BeastError&) override { chunk_left = size; }
   std::size_t on_chunk_body_impl(std::uint64_t, boost::beast::string_view bytes, BeastError& error) override {
+    chunk_left -= bytes.size();
     return on_body_impl(bytes, error);
   }
   void on_finish_impl(BeastError&) override {}
 };
 
 namespace {
+
+constexpr size_t kLeastLastChunk = 5;  // "0\r\n\r\n"
 
 // Path and query of a target in one of the forms that servers must accept: "/p?q", "http://host/p?q", "*".
 bool split_target(Request& request) {
@@ -126,6 +130,8 @@ size_t RequestReader::parse(std::string_view input) {
   }
   BeastError error;
   while (used < input.size()) {
+    // Beast cannot come back to the last chunk after it has seen less than this of it.
+    if (state_ == State::kBody && parser_->chunked() && parser_->chunk_left == 0 && input.size() - used < kLeastLastChunk) return used;
     const size_t body_before = parser_->request.body.size();
     const size_t n = parser_->put(boost::asio::const_buffer(input.data() + used, input.size() - used), error);
     used += n;

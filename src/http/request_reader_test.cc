@@ -148,8 +148,8 @@ TEST(RequestReader, Limits) {
   EXPECT_EQ(status_of(post + "Content-Length: 101\r\n\r\n", limits), 413) << "before any of the body has come";
   const std::string chunked = post + "Transfer-Encoding: chunked\r\n\r\n";
   EXPECT_EQ(status_of(chunked + "64\r\n" + std::string(100, 'b') + "\r\n0\r\n\r\n", limits), 0);
-  EXPECT_EQ(status_of(chunked + "65\r\n", limits), 413);
-  EXPECT_EQ(status_of(chunked + "32\r\n" + std::string(50, 'b') + "\r\n33\r\n", limits), 413);
+  EXPECT_EQ(status_of(chunked + "65\r\nb", limits), 413);
+  EXPECT_EQ(status_of(chunked + "32\r\n" + std::string(50, 'b') + "\r\n33\r\nb", limits), 413);
   EXPECT_NE(status_of(chunked + "1;" + std::string(2000, 'e'), limits), 0) << "an endless chunk extension";
   EXPECT_NE(status_of(chunked + "0\r\nX: " + std::string(2000, 'e'), limits), 0) << "endless trailers";
 }
@@ -170,6 +170,7 @@ TEST(RequestReader, EverySplit) {
       "POST /a?b HTTP/1.1\r\nHost: h\r\nContent-Length: 11\r\nX: y\r\n\r\nhello worldGET /2 HTTP/1.1\r\nHost: h\r\n\r\n",
       "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0010\r\n0123456789abcdef\r\n0;y\r\nT: u\r\n\r\nGET / "
       "HTTP/1.0\r\n\r\n",
+      "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
       "GET / HTTP/1.1\r\nHost: h\r\nFolded: a\r\n b\r\n\r\n",
       "GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n",
       "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",

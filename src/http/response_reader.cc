@@ -11,12 +11,17 @@ namespace baton::http {
 namespace beast = boost::beast::http;
 using BeastError = boost::beast::error_code;
 
+namespace {
+constexpr size_t kLeastLastChunk = 5;  // "0\r\n\r\n"
+}
+
 class ResponseReader::Parser : public beast::basic_parser<false> {
  public:
   int status = 0;
   HeaderList headers;
   bool in_body = false;
   size_t content = 0;
+  std::uint64_t chunk_left = 0;
   const std::function<void(std::string_view)>* on_body = nullptr;
 
  private:
@@ -32,8 +37,9 @@ class ResponseReader::Parser : public beast::basic_parser<false> {
     if (!bytes.empty()) (*on_body)({bytes.data(), bytes.size()});
     return bytes.size();
   }
-  void on_chunk_header_impl(std::uint64_t, boost::beast::string_view, BeastError&) override {}
+  void on_chunk_header_impl(std::uint64_t size, boost::beast::string_view, BeastError&) override { chunk_left = size; }
   std::size_t on_chunk_body_impl(std::uint64_t, boost::beast::string_view bytes, BeastError& error) override {
+    chunk_left -= bytes.size();
     return on_body_impl(bytes, error);
   }
   void on_finish_impl(BeastError&) override {}
@@ -68,6 +74,8 @@ void ResponseReader::feed(std::string_view input, const std::function<void(std::
   size_t used = 0;
   BeastError error;
   while (used < partial_.size()) {
+    // Beast cannot come back to the last chunk after it has seen less than this of it.
+    if (state_ == State::kBody && parser_->chunked() && parser_->chunk_left == 0 && partial_.size() - used < kLeastLastChunk) break;
     const size_t content = parser_->content;
     const size_t n = parser_->put(boost::asio::const_buffer(partial_.data() + used, partial_.size() - used), error);
     used += n;
