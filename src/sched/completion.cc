@@ -101,6 +101,7 @@ void Scheduler::activate(Sequence& fork) {
   fork.node = leader.node;
   memory_.tree.lock(fork.node);
   fork.computed = fork.request->prompt_tokens();
+  fork.snapshot_pages = leader.snapshot_pages;
   fork.state = State::kDecode;
   edit_table(fork, 0, pending_edits_);
 }
@@ -133,6 +134,7 @@ void Scheduler::finish(Sequence& s, FinishReason reason, int32_t token, int32_t 
   } else {
     std::erase(running_, &s);
   }
+  if (s.moving_pages > 0) --moving_;
   s.state = State::kDraining;
   draining_.push_back(&s);
   if (reason != FinishReason::kStop && reason != FinishReason::kLength && !r.ended_early) {

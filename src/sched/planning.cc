@@ -111,6 +111,7 @@ void Scheduler::plan_decode(Cycle& cycle) {
     plan_draw(*s, static_cast<int32_t>(cycle.rows.size()) - 1, cycle);
     planned(planned_).ends.push_back({s, s->computed});
     touch(*s);
+    move_snapshot(*s, cycle);
     ++metrics_.decode_tokens;
   }
 }
@@ -208,15 +209,37 @@ void Scheduler::take_snapshot(Sequence& s, Cycle& cycle) {
   const auto last = static_cast<int32_t>((static_cast<int64_t>(s.tokens.size()) - 1) / kPageUnits);
   if (pages > last) return;
   if (pages != last && pages != s.branch_pages && pages < 2 * s.snapshot_pages) return;
+  if (shoot(s, pages, cycle)) s.snapshot_pages = pages;
+}
+
+// The last page edge of what is generated has a state, too: there the next turn of a conversation begins, or an agent's next step. Only
+// the last one is worth its memory, so it moves along, one for each sequence and in half of the pool at most: the other half is for what
+// prompts leave behind, which many share.
+void Scheduler::move_snapshot(Sequence& s, Cycle& cycle) {
+  if (s.computed % kPageUnits != 0 || !options_.cache_generated) return;
+  const auto pages = static_cast<int32_t>(s.computed / kPageUnits);
+  if (s.moving_pages == 0) {
+    if (!worth_snapshot(s, s.computed) || moving_ >= memory_.snapshots.pool().capacity() / 2) return;
+    ++moving_;
+  } else if (s.moving_snapshot != cache::kNoSnapshot) {
+    // Its place is known as long as it is there; another sequence may have got it since.
+    const cache::Node node = s.moving_pages <= s.tree_pages ? s.pages[static_cast<size_t>(s.moving_pages) - 1] : cache::kRoot;
+    if (node != cache::kRoot && memory_.snapshots.of(node) == s.moving_snapshot) memory_.snapshots.drop(node);
+  }
+  s.moving_pages = pages;
+  s.moving_snapshot = shoot(s, pages, cycle) ? planned(planned_).shots.back().snapshot : cache::kNoSnapshot;
+}
+
+bool Scheduler::shoot(Sequence& s, int32_t pages, Cycle& cycle) {
   const int32_t snapshot = memory_.snapshots.take();
   if (snapshot == cache::kNoSnapshot) {
     ++metrics_.snapshots_skipped;
-    return;
+    return false;
   }
-  s.snapshot_pages = pages;
   cycle.after.push_back({MoveKind::kSnapshot, s.slot, snapshot});
   planned(planned_).shots.push_back({&s, pages, snapshot});
   ++metrics_.snapshots_taken;
+  return true;
 }
 
 // The prompt of a request with several choices is computed: each of the others gets a copy of the state and of the open page, and draws

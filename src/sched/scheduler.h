@@ -137,6 +137,8 @@ class Scheduler {
   void fork(Sequence& leader, int32_t rows, Cycle& cycle);
   bool worth_snapshot(const Sequence& s, int64_t edge) const;
   void take_snapshot(Sequence& s, Cycle& cycle);
+  void move_snapshot(Sequence& s, Cycle& cycle);
+  bool shoot(Sequence& s, int32_t pages, Cycle& cycle);
   Planned& planned(int64_t cycle) { return planned_cycles_[static_cast<size_t>(cycle % kCyclesInFlight)]; }
 
   // completion.cc
@@ -172,6 +174,7 @@ class Scheduler {
   Time now_ = 0;                // of the last plan()
   uint64_t arrivals_ = 0;
   int32_t never_run_ = 0;              // of the waiting sequences
+  int32_t moving_ = 0;                 // unfinished sequences with a snapshot that moves along
   const Sequence* blocked_ = nullptr;  // did not fit when memory_.returns() was blocked_at_
   int64_t blocked_at_ = 0;
 

@@ -91,6 +91,52 @@ TEST(Scheduler, AllocatesNothingPerStepInSteadyState) {
   EXPECT_GT(s->metrics().pages_cached, kSlots * 20);
 }
 
+// A conversation: each turn's prompt is all that was said before, and something new.
+TEST(Scheduler, TheNextTurnStartsBehindTheLastAnswer) {
+  SchedulerOptions o = options_for(4, 400, 8000);
+  o.memory.snapshots = 8;
+  const auto s = make(o);
+  Loop loop{*s, {}, {}};
+  RequestSpec turn = request(300, 500);
+  int64_t cached = -1;
+  for (RequestId id = 1; id <= 4; ++id) {
+    const auto before = std::ssize(turn.prompt);
+    ASSERT_TRUE(s->submit(id, turn, 0).ok());
+    while (loop.step()) {
+      for (const Event& e : s->events()) {
+        turn.prompt.push_back(e.token);
+        cached = e.usage.cached_tokens;
+      }
+      s->clear_events();
+      s->check_invariants();
+    }
+    // The answer before this one had 500 tokens, of which the last was never computed; then came 20 new ones.
+    EXPECT_EQ(cached, id == 1 ? 0 : (before - 20 - 1) / cache::kPageUnits * cache::kPageUnits);
+    EXPECT_EQ(s->metrics().snapshots_cached, static_cast<int64_t>(id) + 1) << "behind the first prompt and behind each answer";
+    for (int32_t i = 0; i < 20; ++i) turn.prompt.push_back(100 + i);
+  }
+}
+
+TEST(Scheduler, WhatIsGeneratedTakesHalfOfTheSnapshotsAtMost) {
+  SchedulerOptions o = options_for(8, 400, 4000);
+  o.memory.snapshots = 6;
+  const auto s = make(o);
+  Loop loop{*s, {}, {}};
+  ASSERT_TRUE(s->submit(1, request(1000, 1), 0).ok());
+  while (loop.step()) {
+  }
+  const int64_t prompts = s->metrics().snapshots_cached;
+  ASSERT_GE(prompts, 2);
+  for (RequestId id = 2; id <= 9; ++id) ASSERT_TRUE(s->submit(id, request(3, 1000, static_cast<int32_t>(id) * 50), 0).ok());
+  while (loop.step()) s->clear_events();
+  EXPECT_EQ(s->metrics().snapshots_cached, std::min<int64_t>(6, prompts + 3));
+  ASSERT_TRUE(s->submit(20, request(1000, 1), 0).ok());
+  s->clear_events();
+  while (loop.step()) {
+  }
+  EXPECT_GT(s->events().back().usage.cached_tokens, 0) << "the first prompt's states are still there";
+}
+
 TEST(Scheduler, AShortPromptIsNotStuckBehindALongOne) {
   const auto s = make(options_for(4, 400, 16'000));
   ASSERT_TRUE(s->submit(1, request(10'000, 4), 0).ok());

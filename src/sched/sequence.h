@@ -46,7 +46,9 @@ struct Sequence {
   int32_t tree_pages = 0;
   cache::Node node = cache::kRoot;  // the last of the tree's pages, leased
   int32_t branch_pages = 0;         // others' pages went on to here, without a state: leave one behind
-  int32_t snapshot_pages = 0;       // where the last snapshot of this path was taken
+  int32_t snapshot_pages = 0;       // where the last snapshot of this path was taken that stays there
+  int32_t moving_pages = 0;         // behind that one, where the snapshot was taken that moves along with what is generated; 0: none yet
+  int32_t moving_snapshot = -1;     // which one that is, unless it has gone meanwhile
   HostCopy host;
   int64_t last_cycle = 0;  // the last launched cycle that touches the sequence's memory
 
