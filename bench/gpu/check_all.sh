@@ -71,7 +71,7 @@ times() { # NAME LIMIT COMMAND...: with --json NAME.json
   step "time.$1" "$2" "${@:3:2}" --json "$logs/json.$1" "${@:5}"
 }
 times indexer 25 "$programs/indexer_harness" time --layers 11 --context 65536 256 8 64 256:1 256:8
-times mla 30 "$programs/mla_harness" time --layers 11 --context 65536 256:fp8 256:bf16
+times mla 45 "$programs/mla_harness" time --layers 11 --context 65536 256:fp8 256:bf16 8192:bf16:prefill 8192:fp8:prompt
 times kda 40 "$programs/kda_harness" time --layers 34 --heads 64 chunk:8192:bf16 32:8:8:fused:bf16 32:8:8:fused:fp32 chunk:8192:fp32
 times mhc 20 "$programs/mhc_harness" time --sites 90 256 256:16
 gather time
@@ -90,6 +90,7 @@ gather sanitize
 
 if [[ -n ${PROFILE:-} ]] && (($(left) > 15)); then # the stalls of one launch each, if time is left
   sections=(--section SpeedOfLight --section WarpStateStats --section SchedulerStats --section LaunchStats --section Occupancy --section MemoryWorkloadAnalysis)
+  step profile.prefill 30 ncu --clock-control none "${sections[@]}" -k regex:attend_prefill -s 1 -c 1 "$programs/mla_harness" time --layers 2 2112:bf16:prefill
   step profile.indexer 30 ncu --clock-control none "${sections[@]}" -k regex:score_rows -s 3 -c 1 "$programs/indexer_harness" time --layers 2 256
   step profile.kda 40 ncu --clock-control none "${sections[@]}" -k regex:chunk_ -s 2 -c 2 "$programs/kda_harness" time --layers 2 --heads 64 chunk:8192:bf16
   step profile.decode 40 ncu --clock-control none "${sections[@]}" -k regex:decode_bf16 -s 4 -c 1 "$programs/kda_harness" time --layers 4 --heads 64 32:8:8:fused:bf16

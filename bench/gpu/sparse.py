@@ -20,7 +20,9 @@ def main():
     rows = sorted({max(8, m // s["ranks"]) for m in s["decode_rows"]})
     layers = ["--layers", str(s["model"]["sparse_layers"]), "--context", str(s["context"])]
     if a.family == "mla":
+        many = s["prefill_rows_per_rank"]
         options, shapes = layers, [f"{m}:{t}" for t in ("fp8", "bf16") for m in rows]
+        shapes += [f"{many}:fp8:prompt", f"{many}:bf16:prompt", f"{many}:bf16:prefill"]
     elif a.family == "indexer":
         options, shapes = layers, [str(m) for m in rows]
     else:

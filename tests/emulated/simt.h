@@ -181,14 +181,14 @@ inline int __syncthreads_count(int predicate) {
 inline void __trap() { std::abort(); }
 
 namespace emulated {
-// What lane `from` shows, four bytes.
+// What lane `from` shows.
 template <class T>
 T exchange(T v, int from) {
-  static_assert(sizeof(T) == 4);
-  std::memcpy(&words().of[lane()][0], &v, 4);
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  std::memcpy(&words().of[lane()][0], &v, sizeof(T));
   sync_warp();
   T r{};
-  std::memcpy(&r, &words().of[from & 31][0], 4);
+  std::memcpy(&r, &words().of[from & 31][0], sizeof(T));
   sync_warp();
   return r;
 }
@@ -224,6 +224,7 @@ T __shfl_up_sync(unsigned, T v, int step) {
 inline uint32_t __ballot_sync(unsigned, bool predicate) {
   return emulated::over_lanes(predicate ? 1U << emulated::lane() : 0U, [](uint32_t a, uint32_t b) { return a | b; });
 }
+inline bool __any_sync(unsigned mask, bool predicate) { return __ballot_sync(mask, predicate) != 0; }
 inline uint32_t __reduce_add_sync(unsigned, uint32_t v) {
   return emulated::over_lanes(v, [](uint32_t a, uint32_t b) { return a + b; });
 }

@@ -71,11 +71,17 @@ inline bool same_bits(const std::vector<bf16>& a, const std::vector<bf16>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * 2) == 0);
 }
 
-// At most `rows_checked` rows are compared with double; bits are compared for all.
-inline bool check_mla(const MlaCase& c, int splits, int64_t rows_checked) {
+// At most `rows_checked` rows are compared with double; bits are compared for all. prefill: by the kernel for many rows.
+inline bool check_mla(const MlaCase& c, int splits, int64_t rows_checked, bool prefill) {
   const MlaData data(c);
   MlaDevice device(c, data, all_rows(c));
-  const mla::Config config = splits > 0 ? mla::configure(device.params, splits) : mla::configure(device.params, 132, false);
+  mla::Config config = splits > 0 ? mla::configure(device.params, splits) : mla::configure(device.params, 132, false);
+  config.prefill = prefill;
+  const auto configured_for = [&](const MlaDevice& some) {
+    mla::Config same = mla::configure(some.params, config.splits);
+    same.prefill = prefill;
+    return same;
+  };
   std::string failures;
   if (!mla::supported(device.params)) failures += " not supported;";
   const auto got = device.run(config);
@@ -86,14 +92,14 @@ inline bool check_mla(const MlaCase& c, int splits, int64_t rows_checked) {
   const auto width = static_cast<size_t>(c.heads * c.kDim);
   if (!rows.empty()) {
     MlaDevice reversed(c, data, rows);
-    const auto other = reversed.run(mla::configure(reversed.params, config.splits));
+    const auto other = reversed.run(configured_for(reversed));
     for (size_t i = 0; i < rows.size(); ++i)
       if (std::memcmp(&got[i * width], &other[(rows.size() - 1 - i) * width], width * 2) != 0) {
         failures += " reversed batch differs;";
         break;
       }
     MlaDevice single(c, data, {rows.front()});
-    const auto one = single.run(mla::configure(single.params, config.splits));
+    const auto one = single.run(configured_for(single));
     if (std::memcmp(&got[static_cast<size_t>(rows.front()) * width], one.data(), width * 2) != 0) failures += " single row differs;";
   }
   double error = 0, size = 0, dot = 0, got_size = 0, worst = 0;
@@ -129,8 +135,8 @@ inline bool check_mla(const MlaCase& c, int splits, int64_t rows_checked) {
   if (!(relative < 3e-3)) failures += " relative error;";
   if (!(cosine < 5e-6)) failures += " cosine;";
   if (!(worst < 8e-3)) failures += " largest error;";
-  std::printf("%-34s %s  splits %2d  rel %.5f  cosine %.1e  worst of a head %.4f %s\n", c.name.c_str(), failures.empty() ? "ok  " : "FAIL",
-              config.splits, relative, cosine, worst, failures.c_str());
+  std::printf("%-34s %s%s  splits %2d  rel %.5f  cosine %.1e  worst of a head %.4f %s\n", c.name.c_str(),
+              failures.empty() ? "ok  " : "FAIL", prefill ? " (prefill)" : "", config.splits, relative, cosine, worst, failures.c_str());
   std::fflush(stdout);
   return failures.empty();
 }
@@ -141,7 +147,8 @@ inline int check_mla_all(bool small) {
   const auto run = [&](MlaCase c, int splits = 1, int64_t rows_checked = 12) {
     static uint64_t seed = 1;
     c.seed = seed++;
-    failed += check_mla(c, splits, rows_checked) ? 0 : 1;
+    failed += check_mla(c, splits, rows_checked, false) ? 0 : 1;
+    if (c.dtype == DType::kBF16 && splits == 1) failed += check_mla(c, 1, rows_checked, true) ? 0 : 1;
   };
   const auto e4m3 = DType::kF8E4M3;
   const auto bf = DType::kBF16;

@@ -29,8 +29,10 @@ __global__ void fill_latent_pages(std::byte* pages, int64_t rows, bool fp8) {
   }
 }
 
-inline void time_mla_shape(int32_t rows, DType dtype, int splits, int layers, int32_t context, std::FILE* json) {
-  constexpr int32_t kRequestRows = 8;
+// form: what the rows are and which kernel they take. "verify": eight of a request; "prompt": of one request, by the same kernel;
+// "prefill": of one request, by the kernel for many rows.
+inline void time_mla_shape(int32_t rows, DType dtype, int splits, const std::string& form, int layers, int32_t context, std::FILE* json) {
+  const int32_t kRequestRows = form == "verify" ? 8 : rows;
   MlaCase c;
   c.dtype = dtype;
   const int32_t requests = (rows + kRequestRows - 1) / kRequestRows;
@@ -50,7 +52,7 @@ inline void time_mla_shape(int32_t rows, DType dtype, int splits, int layers, in
     counts.push_back(std::min(c.capacity, (positions.back() + 1) / c.pool));
     tails.push_back((positions.back() + 1) / c.pool * c.pool);
   }
-  constexpr int kSets = 4;  // of selections and queries
+  const int kSets = form == "verify" ? 4 : 1;  // of selections and queries
   std::vector<DeviceArray<int32_t>> pools;
   std::vector<DeviceArray<bf16>> q;
   double tokens = 0;
@@ -96,7 +98,8 @@ inline void time_mla_shape(int32_t rows, DType dtype, int splits, int layers, in
   p.pages = {pages.get(), stride};
   p.pool = c.pool;
   p.selection.pool_capacity = c.capacity;
-  const mla::Config config = splits > 0 ? mla::configure(p, splits) : mla::configure(p, cuda::multiprocessors(), false);
+  mla::Config config = splits > 0 ? mla::configure(p, splits) : mla::configure(p, cuda::multiprocessors(), form != "verify");
+  config.prefill = form == "prefill";
   DeviceArray<std::byte> workspace(config.workspace_bytes);
   const auto t = time_graph(
       [&](cudaStream_t stream) {
@@ -116,25 +119,33 @@ inline void time_mla_shape(int32_t rows, DType dtype, int splits, int layers, in
   const double floor = std::max(cache_bytes / 4.55e12 + row_bytes / 4.2e12, flops / 7.6e14) * 1e6;
   const char* name = dtype == DType::kF8E4M3 ? "fp8" : "bf16";
   std::printf(
-      "%5d rows %-4s context %6d, %2d splits: %7.1f us a layer (%.1f-%.1f) = %.2f ms x11, %.2f TB/s, %.0f TFLOP/s, %.0f %% of floor %.1f "
+      "%5d rows %-4s %s, context %6d, %2d splits: %7.1f us a layer (%.1f-%.1f) = %.2f ms x11, %.2f TB/s, %.0f TFLOP/s, %.0f %% of floor "
+      "%.1f "
       "us\n",
-      rows, name, context, config.splits, us, t.least / layers, t.largest / layers, us * 11e-3, (cache_bytes + row_bytes) / us * 1e-6,
-      flops / us * 1e-6, 100 * floor / us, floor);
+      rows, name, form.c_str(), context, config.splits, us, t.least / layers, t.largest / layers, us * 11e-3,
+      (cache_bytes + row_bytes) / us * 1e-6, flops / us * 1e-6, 100 * floor / us, floor);
   std::fflush(stdout);
   if (json != nullptr)
-    std::fprintf(
-        json,
-        "{\"op\":\"mla_attend\",\"rows\":%d,\"rows_type\":\"%s\",\"context\":%d,\"layers\":%d,\"splits\":%d,\"us\":%.2f,\"min_us\":%.2f,"
-        "\"max_us\":%.2f,\"bytes\":%.0f,\"flops\":%.0f,\"floor_us\":%.2f}\n",
-        rows, name, context, layers, config.splits, us, t.least / layers, t.largest / layers, cache_bytes + row_bytes, flops, floor);
+    std::fprintf(json,
+                 "{\"op\":\"mla_attend\",\"rows\":%d,\"rows_type\":\"%s\",\"form\":\"%s\",\"context\":%d,\"layers\":%d,\"splits\":%d,"
+                 "\"us\":%.2f,\"min_us\":%.2f,"
+                 "\"max_us\":%.2f,\"bytes\":%.0f,\"flops\":%.0f,\"floor_us\":%.2f}\n",
+                 rows, name, form.c_str(), context, layers, config.splits, us, t.least / layers, t.largest / layers,
+                 cache_bytes + row_bytes, flops, floor);
 }
 
 inline int time_mla(const TimeRequest& request) {
   for (const auto& shape : request.shapes) {
     const auto parts = shape_parts(shape);
-    time_mla_shape(static_cast<int32_t>(shape_number(parts, 0)), parts.size() > 1 && parts[1] == "bf16" ? DType::kBF16 : DType::kF8E4M3,
-                   static_cast<int>(shape_number(parts, 2)), static_cast<int>(request.options.at("layers")),
-                   static_cast<int32_t>(request.options.at("context")), request.json);
+    const bool bf16_rows = parts.size() > 1 && parts[1] == "bf16";
+    const bool names_form = parts.size() > 2 && (parts[2] == "prompt" || parts[2] == "prefill");
+    if (names_form && parts[2] == "prefill" && !bf16_rows) {
+      std::fprintf(stderr, "%s: the prefill kernel takes bf16 rows\n", shape.c_str());
+      return 2;
+    }
+    time_mla_shape(static_cast<int32_t>(shape_number(parts, 0)), bf16_rows ? DType::kBF16 : DType::kF8E4M3,
+                   names_form ? 0 : static_cast<int>(shape_number(parts, 2)), names_form ? parts[2] : "verify",
+                   static_cast<int>(request.options.at("layers")), static_cast<int32_t>(request.options.at("context")), request.json);
   }
   return 0;
 }

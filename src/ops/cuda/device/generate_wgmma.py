@@ -66,8 +66,12 @@ def main():
     if t == "registers":
         return registers()
     k = K[t]
-    trans = "" if t == "e4m3" else ", 0, 0"
-    print(f"""// d = a b + (accumulate ? d : 0) for one warpgroup: a is 64 x {k}, b is {k} x n, both K-major in shared memory.
+    columns = t == "bf16"  # FP8 operands are K-major only
+    kind = "both K-major in shared memory."
+    if columns:
+        kind = """a K-major in shared memory, b K-major or, with
+// kColumnsFirst, with 64 columns of one k in one row of 128 bytes (columns_operand)."""
+    print(f"""// d = a b + (accumulate ? d : 0) for one warpgroup: a is 64 x {k}, b is {k} x n, {kind}
 // Written by generate_wgmma.py.
 // Lane 4 g + c of warp w holds d[4 j + 0, 1] = D[16 w + g][8 j + 2 c, + 1] and d[4 j + 2, 3] = D[16 w + g + 8][8 j + 2 c, + 1].
 #pragma once
@@ -84,16 +88,19 @@ struct Wgmma{t.capitalize()};
         places = wrapped([f"%{i}" for i in range(regs)], 120)
         asm = "\n".join(f'        "{"{" if i == 0 else ""}{l}{"}" if i == len(places) - 1 else ""} "' for i, l in enumerate(places))
         outs = "\n          ".join(wrapped([f'"+f"(d[{i}])' for i in range(regs)], 125))
+        template = "  template <bool kColumnsFirst = false>\n" if columns else ""
+        trans = f", 0, %{regs + 3}" if columns else ""
+        order = ', "n"(kColumnsFirst ? 1 : 0)' if columns else ""
         print(f"""template <>
 struct Wgmma{t.capitalize()}<{n}> {{
-  __device__ static __forceinline__ void run(float (&d)[{regs}], uint64_t a, uint64_t b, int accumulate) {{
+{template}  __device__ static __forceinline__ void run(float (&d)[{regs}], uint64_t a, uint64_t b, int accumulate) {{
     asm volatile(
         "{{\\n .reg .pred p;\\n setp.ne.b32 p, %{regs + 2}, 0;\\n"
         "wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{t}.{t} "
 {asm}
         ", %{regs}, %{regs + 1}, p, 1, 1{trans};\\n}}\\n"
         : {outs}
-        : "l"(a), "l"(b), "r"(accumulate));
+        : "l"(a), "l"(b), "r"(accumulate){order});
   }}
 }};
 """)

@@ -21,6 +21,15 @@ __device__ __forceinline__ uint64_t swizzled_operand(const void* shared) {
   return static_cast<uint64_t>((shared_address(shared) & 0x3FFFFU) >> 4) | (uint64_t{1} << 16) | (kAtomStride << 32) | (kSwizzle128 << 62);
 }
 
+// Columns-first operand (kColumnsFirst) of several times 64 columns: slabs of rows of 128 bytes, a row for each k, `slab_bytes` apart, each
+// in the 128-byte swizzle. The next 16 k are 128 further.
+__device__ __forceinline__ uint64_t columns_operand(const void* shared, uint32_t slab_bytes) {
+  constexpr uint64_t kAtomStride = 1024 / 16;
+  constexpr uint64_t kSwizzle128 = 1;
+  return static_cast<uint64_t>((shared_address(shared) & 0x3FFFFU) >> 4) | (static_cast<uint64_t>(slab_bytes / 16) << 16) |
+         (kAtomStride << 32) | (kSwizzle128 << 62);
+}
+
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int kPending>

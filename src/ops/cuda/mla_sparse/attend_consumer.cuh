@@ -50,7 +50,7 @@ class Consumer {
         g_(lane_ / 4), c_(lane_ % 4), fragments_(static_cast<uint32_t>(p.splits) >> 31) {}
 
   __device__ __forceinline__ void run() {
-    load_queries(p_, s_, item_, group_ * 4 + warp_);
+    load_queries<Rows>(p_, s_.q, s_.head_factor, item_, group_ * 4 + warp_);
     if (threadIdx.x < kHeads) {
       s_.reference[0][threadIdx.x] = kMinusInfinity;
       s_.column_max[threadIdx.x] = 0;

@@ -19,8 +19,9 @@ __device__ __forceinline__ float half_range_factor(float largest) {
   return __uint_as_float(static_cast<uint32_t>(shift + 127) << 23);
 }
 
+// To `q`, [8 blocks of 64 dimensions][64 heads][128 B]; `head_factor` makes base-2 exponents of a head's products.
 template <class Rows>
-__device__ __forceinline__ void load_queries(const AttendParams& p, AttendShared<Rows>& s, const Item& item, int warp) {
+__device__ __forceinline__ void load_queries(const AttendParams& p, uint8_t* q, float* head_factor, const Item& item, int warp) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const std::byte* row = p.q + (int64_t{item.row} * p.q_stride + int64_t{item.head_block} * kHeads * kDim) * 2;
   const int heads = min(kHeads, p.heads - item.head_block * kHeads);
@@ -49,11 +50,11 @@ __device__ __forceinline__ void load_queries(const AttendParams& p, AttendShared
         pair[j] = *reinterpret_cast<const uint32_t*>(&h);
       }
     }
-    if (lane == 0) s.head_factor[head] = p.scale_log2 / factor;
+    if (lane == 0) head_factor[head] = p.scale_log2 / factor;
     // In FP8 the places 2c, 2c + 1 of 16 hold the dimensions 4c, 4c + 1 and the places 2c + 8, 2c + 9 the next two (attend_products.cuh).
     const uint4 low = Rows::kScaled ? make_uint4(pair[0], pair[2], pair[4], pair[6]) : make_uint4(pair[0], pair[1], pair[2], pair[3]);
     const uint4 high = Rows::kScaled ? make_uint4(pair[1], pair[3], pair[5], pair[7]) : make_uint4(pair[4], pair[5], pair[6], pair[7]);
-    uint8_t* to = s.q + (lane / 4) * (kHeads * 128) + head * 128;
+    uint8_t* to = q + (lane / 4) * (kHeads * 128) + head * 128;
     const int chunk = lane % 4 * 2;
     *reinterpret_cast<uint4*>(to + ((chunk ^ (head & 7)) * 16)) = low;
     *reinterpret_cast<uint4*>(to + (((chunk + 1) ^ (head & 7)) * 16)) = high;

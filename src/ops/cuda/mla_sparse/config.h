@@ -9,8 +9,9 @@ namespace baton::cuda::mla {
 
 struct Config {
   int32_t head_blocks = 0;
-  int32_t splits = 1;  // of a row's tokens; the parts are put together by a second kernel
-  int64_t items = 0;   // blocks of the attention kernel
+  int32_t splits = 1;    // of a row's tokens; the parts are put together by a second kernel
+  bool prefill = false;  // the kernel for many rows (prefill.cuh): BF16 rows, one split. Other bits than the other kernel's
+  int64_t items = 0;     // blocks of the attention kernel
   int64_t workspace_bytes = 0;
 };
 

@@ -33,7 +33,8 @@ cudaError_t attend(const ops::MlaAttendParams& params, const Config& config, voi
   p.head_blocks = config.head_blocks;
   p.splits = config.splits;
   p.scale_log2 = params.scale * 1.44269504088896340736F;
-  const auto start = params.layout.dtype == DType::kF8E4M3 ? start_attend_e4m3 : start_attend_bf16;
+  if (config.prefill && (params.layout.dtype != DType::kBF16 || config.splits != 1)) return cudaErrorInvalidValue;
+  const auto start = config.prefill ? start_attend_prefill : params.layout.dtype == DType::kF8E4M3 ? start_attend_e4m3 : start_attend_bf16;
   const cudaError_t e = start(p, static_cast<unsigned>(config.items), dependent_launch, stream);
   if (e != cudaSuccess || config.splits == 1) return e;
   const int64_t blocks = config.items / config.splits * (kHeads / kCombineHeads);

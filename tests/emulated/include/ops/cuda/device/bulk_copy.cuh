@@ -13,4 +13,12 @@ inline void bulk_load(void* shared, const void* global, uint32_t bytes, Barrier&
   barrier.complete(bytes);
 }
 
+inline void bulk_store(void* global, const void* shared, uint32_t bytes) {
+  if ((reinterpret_cast<uintptr_t>(global) | shared_address(shared) | bytes) % 16 != 0) std::abort();
+  std::memcpy(global, shared, bytes);
+}
+inline void bulk_commit() {}
+template <int kPending>
+void bulk_wait() {}
+
 }  // namespace baton::cuda
