@@ -71,7 +71,6 @@ struct Choice {
   Message message{};
   Finish finish{};
   std::vector<TokenLogprobs> logprobs{};
-  std::vector<int32_t> token_ids{};
 };
 
 // The id of a call: the same in chunks and in the whole answer, distinct among requests, choices and calls.

@@ -40,6 +40,32 @@ void read_thinking(FieldReader& in, Request& out) {
   set_option(chat(out), "enable_thinking", ChatValue::boolean(on));
 }
 
+// As some gateways have it.
+void read_reasoning(FieldReader& in, Request& out) {
+  constexpr Field kReasoning[] = {
+      {.name = "effort",
+       .type = "string",
+       .what = "as `reasoning_effort`",
+       .read = [](FieldReader& i, Request& o) { read_reasoning_effort(i, chat(o)); }},
+      {.name = "enabled",
+       .type = "boolean",
+       .what = "the template's variable `enable_thinking`",
+       .read =
+           [](FieldReader& i, Request& o) {
+             if (const auto on = i.flag()) set_option(chat(o), "enable_thinking", ChatValue::boolean(*on));
+           }},
+      {.name = "max_tokens",
+       .type = "integer",
+       .what = "as `thinking_token_budget`",
+       .range = {0, 0x1p24},
+       .read = [](FieldReader& i, Request& o) { i.into(o.thinking_token_budget); }},
+      refused("exclude", "reasoning is always shown, in its own field", "false"),
+      without_effect("summary", "reasoning is shown whole"),
+  };
+  const std::span<const Field> groups[] = {kReasoning};
+  read_fields(in, groups, out);
+}
+
 void read_max_tokens(FieldReader& in, Request& out) {
   // max_completion_tokens wins, wherever it stands.
   if (const auto most = in.whole(1, in.limits().max_tokens); most && !out.sampling.max_tokens) out.sampling.max_tokens = *most;
@@ -100,6 +126,10 @@ constexpr Field kFields[] = {
      .type = "string",
      .what = "`none`, `minimal` and `low`, `medium` and `high`, `xhigh` and `max`: the model's levels low, high and max",
      .read = [](FieldReader& in, Request& out) { read_reasoning_effort(in, chat(out)); }},
+    {.name = "reasoning",
+     .type = "object",
+     .what = "`effort`; `enabled`, as `thinking`; `max_tokens`, as `thinking_token_budget`",
+     .read = read_reasoning},
     {.name = "thinking",
      .type = "object or string",
      .what = "`{\"type\": \"enabled\"}` or `disabled`: the template's variable `enable_thinking`",
@@ -131,6 +161,9 @@ constexpr Field kFields[] = {
     refused("documents", "the model's template knows no documents; put them into a message", "[]"),
     refused("echo", "the prompt is not repeated", "false"),
     refused("add_special_tokens", "the chat template writes all special tokens", "false"),
+    refused("input_ids", "the chat template makes the prompt; /generate and /v1/completions take token ids"),
+    refused("task", "the model knows no such tasks"),
+    refused("media_io_kwargs", "the model reads text only"),
     refused("mm_processor_kwargs", "the model reads text only"),
 };
 

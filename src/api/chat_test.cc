@@ -193,6 +193,9 @@ TEST(Chat, Messages) {
       {R"([{"role":"assistant","tool_calls":[{"type":"x"}]}])", "messages[0].tool_calls[0].type: must be 'function'"},
       {R"([{"role":"assistant","tool_calls":[{"function":{}}]}])", "messages[0].tool_calls[0].function.name: must be a string"},
       {R"([{"role":"assistant","reasoning":5}])", "messages[0].reasoning: must be a string"},
+      {R"([{"role":"assistant","content":[{"type":"thinking"}]}])", "messages[0].content[0].thinking: must be a string"},
+      {R"([{"role":"assistant","reasoning":"a","content":[{"type":"thinking","thinking":"b"}]}])", "messages[0].content: has parts of"},
+      {R"([{"role":"user","content":[{"type":"thinking","thinking":"b"}]}])", "messages[0].content[0].type: parts of the type 'thinking'"},
       {R"([{"role":"assistant","content":"a","function_call":{}}])", "messages[0].function_call: is out of use"},
   };
   for (const auto& c : kCases)
@@ -205,7 +208,9 @@ TEST(Chat, MessagesAreAsTemplatesExpectThem) {
     {"role":"assistant","reasoning":"why","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":""}}]},
     {"role":"tool","tool_call_id":"1","content":[{"type":"text","text":"t"}]},
     {"role":"assistant","content":[{"type":"refusal","refusal":"no"}]},
-    {"role":"user","content":"\ud83d cut"}]})",
+    {"role":"user","content":"\ud83d cut"},
+    {"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"so"}]},
+    {"role":"assistant","content":[{"type":"thinking","thinking":"hm"}]}]})",
                             {});
   ASSERT_TRUE(r.ok()) << r.error().message;
   const auto& items = r->prompt.messages.as_list().items;
@@ -217,6 +222,9 @@ TEST(Chat, MessagesAreAsTemplatesExpectThem) {
   EXPECT_EQ(call.find("function")->as_dict().find("arguments")->view(), "{}");
   EXPECT_EQ(items[3].as_dict().find("content")->as_list().items[0].as_dict().find("text")->view(), "no");
   EXPECT_EQ(text(4, "content"), "\uFFFD cut");
+  EXPECT_EQ(text(5, "reasoning_content"), "hm");
+  EXPECT_EQ(items[5].as_dict().find("content")->as_list().items.size(), 1U);
+  EXPECT_EQ(text(6, "reasoning_content") + text(6, "content"), "hm");
 }
 
 TEST(Chat, UnknownFieldsAreListedOrRefused) {
@@ -271,6 +279,7 @@ TEST(Chat, ReasoningEffort) {
   EXPECT_EQ(options(R"("reasoning_effort":"medium")"), "reasoning_effort=high;");
   EXPECT_EQ(options(R"("reasoning_effort":"none")"), "reasoning_effort=low;enable_thinking=false;");
   EXPECT_EQ(options(R"("thinking":{"type":"disabled"})"), "enable_thinking=false;");
+  EXPECT_EQ(options(R"("reasoning":{"enabled":true,"effort":"xhigh","max_tokens":7})"), "enable_thinking=true;reasoning_effort=max;");
   // What the request says by name counts, wherever it stands.
   for (const char* more : {R"("reasoning_effort":"low","chat_template_kwargs":{"reasoning_effort":"max"})",
                            R"("chat_template_kwargs":{"reasoning_effort":"max"},"reasoning_effort":"low")"})

@@ -165,7 +165,8 @@ TEST(Tokenize, Answers) {
   const ModelCard card{.id = "m", .created = 86400, .max_model_len = 9};
   append_models(out, {&card, 1});
   EXPECT_EQ(out, R"({"object":"list","data":[{"id":"m","object":"model","created":86400,"owned_by":"baton","root":null,"parent":null,)"
-                 R"("max_model_len":9,"type":"model","display_name":"m","created_at":"1970-01-02T00:00:00Z"}],"has_more":false,)"
+                 R"("max_model_len":9,"type":"model","lifecycle":"active",)"
+                 R"("max_input_tokens":9,"display_name":"m","created_at":"1970-01-02T00:00:00Z"}],"has_more":false,)"
                  R"("first_id":"m","last_id":"m"})");
 }
 

@@ -48,11 +48,37 @@ class MessageCheck {
     if (given("reasoning_content") == nullptr && given("reasoning") != nullptr)
       message_.set(ChatValue::text("reasoning_content"), *given("reasoning"));
     if (given("function_call") != nullptr) return wrong(".function_call", "is out of use; `tool_calls` is its successor");
+    if (!thinking_parts()) return;
     if (given("content") == nullptr)
       message_.set(ChatValue::text("content"), ChatValue::text(""));
     else
       content();
     calls();
+  }
+
+  // Parts of thinking are reasoning. False if one is wrong.
+  bool thinking_parts() {
+    const ChatValue* content = given("content");
+    if (content == nullptr || !content->is(Type::kList)) return true;
+    auto& parts = content->as_list().items;
+    std::optional<std::string> thinking;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const ChatValue* type = parts[i].is(Type::kDict) ? parts[i].as_dict().find("type") : nullptr;
+      if (type == nullptr || !type->is_string() || type->view() != "thinking") continue;
+      const ChatValue* words = parts[i].as_dict().find("thinking");
+      if (words == nullptr || !words->is_string()) return wrong(fmt::format(".content[{}].thinking", i), "must be a string"), false;
+      thinking = thinking.value_or("") + std::string(words->view());
+    }
+    if (!thinking) return true;
+    if (given("reasoning_content") != nullptr)
+      return wrong(".content", "has parts of thinking, beside a field for reasoning; give one of them"), false;
+    std::erase_if(parts, [](const ChatValue& part) {
+      const ChatValue* type = part.is(Type::kDict) ? part.as_dict().find("type") : nullptr;
+      return type != nullptr && type->is_string() && type->view() == "thinking";
+    });
+    message_.set(ChatValue::text("reasoning_content"), ChatValue::text(*thinking));
+    if (parts.empty()) message_.set(ChatValue::text("content"), ChatValue::text(""));
+    return true;
   }
 
   void content() {

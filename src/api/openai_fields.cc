@@ -42,7 +42,18 @@ constexpr Field kFields[] = {
     without_effect("service_tier", "there is one tier; see `priority`"),
     without_effect("prompt_cache_key", "every prompt is looked up in the cache; see `cache_salt`"),
     without_effect("prompt_cache_retention", "the cache keeps what it has room for"),
+    without_effect("session_id", "the cache finds what a prompt shares with earlier ones"),
+    without_effect("rid", "the header X-Request-Id names a request"),
     without_effect("request_id", "the header X-Request-Id names a request"),
+    {.name = "extra_key",
+     .type = "string",
+     .what = "SGLang's name of `cache_salt`",
+     .read = [](FieldReader& in, Request& out) { in.into(out.cache_salt); }},
+    refused("bootstrap_host", "the router places requests, not the client"),
+    refused("bootstrap_port", "the router places requests, not the client"),
+    refused("bootstrap_room", "the router places requests, not the client"),
+    refused("routed_dp_rank", "the router places requests, not the client"),
+    refused("data_parallel_rank", "the router places requests, not the client"),
     refused("store", "answers are not stored", "false"),
 };
 

@@ -180,7 +180,10 @@ void append_model(std::string& out, const ModelCard& model) {
   append_string_or_null(out, model.root);
   out += R"(,"parent":null,"max_model_len":)";
   append_int(out, model.max_model_len);
-  out += R"(,"type":"model","display_name":)";
+  // Anthropic's names.
+  out += R"(,"type":"model","lifecycle":"active","max_input_tokens":)";
+  append_int(out, model.max_model_len);
+  out += R"(,"display_name":)";
   append_string(out, model.id);
   out += fmt::format(R"(,"created_at":"{:%Y-%m-%dT%H:%M:%SZ}"}})", fmt::gmtime(static_cast<std::time_t>(model.created)));
 }
