@@ -62,7 +62,7 @@ class Batches:
         while len(parts) * self.share < self.rows:
             ready = len(self.kept) * self.share >= 4 * self.rows
             try:
-                part = self.queue.get(timeout=0.002 if ready else 300)
+                part = self.queue.get(timeout=0.01 if ready else 300)
                 if len(self.kept) < self.KEPT * self.rows // self.share:
                     self.kept.append(part)
                 else:

@@ -218,7 +218,7 @@ def acceptance_table(sums):
 def compared(lines, path):
     """Per task: questions, share of answers with the same words, share with the same verdict. `path`: of `baton eval --json`."""
     theirs, ours = defaultdict(list), defaultdict(list)
-    for outcome in json.loads(path.read_text())["answers"]:
+    for outcome in json.loads(path.read_text())["questions"]:
         theirs[outcome["task"]].append(outcome)
     for line in lines:
         ours[line["task"]].append(line)
