@@ -35,6 +35,13 @@ struct KdaSlotLayout {
   DType activation_dtype = DType::kF32;
 };
 
+// How many ring rows of each sequence are committed before its rows, as kda_fold would: what a cycle accepted of the last one's rows. Where
+// it is known on the device only, a slot holds the count, and one captured graph serves every acceptance.
+struct KdaFoldSource {
+  const int32_t* counts = nullptr;  // [batch.sequence_count], 0 ... ring_rows; or null:
+  int64_t slot_offset = -1;         // bytes, of an int32 in the slot, a multiple of 4; -1: nothing is folded
+};
+
 // Rows of sequences with verify = 0 advance state and window. Rows of sequences with verify = 1 read both, leave both as they are, and
 // record their inputs in ring rows 0 ... row_count - 1. With kF32 state, every row's result is bitwise that of one-token launches.
 struct KdaParams {
@@ -44,6 +51,7 @@ struct KdaParams {
   KdaWeights weights{};
   SlotPoolView slots{};
   KdaSlotLayout layout{};
+  KdaFoldSource fold{};  // the same bits as kda_fold and then this op without it
   bool chunked = false;  // chunked form for rows that advance: the same mathematics within 1e-4, not the same bits
   MatrixView y{};        // [m, C]
 };

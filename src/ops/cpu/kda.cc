@@ -153,6 +153,23 @@ struct HeadTask {
   }
 };
 
+// The first `count` ring rows of a slot, committed.
+void fold_ring(const RowKernels& kernels, const ops::KdaWeights& w, const ops::KdaSlotLayout& layout, std::byte* slot, int32_t count,
+               int64_t head, HeadScratch& s) {
+  if (count == 0) return;
+  BATON_CHECK_MSG(count > 0 && count <= layout.ring_rows, "{} rows to fold, the replay ring holds {}", count, layout.ring_rows);
+  const int64_t row_bytes = (4 * w.heads * w.dim + w.heads) * dtype_bytes(layout.activation_dtype);
+  const HeadTask task{kernels, w, layout, slot, slot + layout.ring_offset, row_bytes, count, head, false};
+  task.advance(s, [](int64_t, const float*) {});
+}
+
+int32_t fold_count(const ops::KdaFoldSource& fold, int64_t sequence, const std::byte* slot) {
+  if (fold.counts != nullptr) return fold.counts[sequence];
+  int32_t count = 0;
+  if (fold.slot_offset >= 0) std::memcpy(&count, slot + fold.slot_offset, sizeof(count));
+  return count;
+}
+
 int64_t scratch_bytes(const ops::Executor& executor, int64_t dim) { return executor.pool().size() * HeadScratch::bytes(dim); }
 
 void run_kda(ops::Context& ctx, const KdaParams& p) {
@@ -169,12 +186,14 @@ void run_kda(ops::Context& ctx, const KdaParams& p) {
     HeadScratch s(arena, dim);
     for (int64_t item = begin; item < end; ++item) {
       const ops::SequenceRows& sequence = p.batch.sequences[item / heads];
-      if (sequence.row_count == 0) continue;
       const int64_t head = item % heads;
+      std::byte* slot = p.slots.slot(sequence.slot);
+      fold_ring(kernels, p.weights, p.layout, slot, fold_count(p.fold, item / heads, slot), head, s);
+      if (sequence.row_count == 0) continue;
       const HeadTask task{kernels,
                           p.weights,
                           p.layout,
-                          p.slots.slot(sequence.slot),
+                          slot,
                           p.inputs.row_bytes(sequence.row_begin),
                           p.inputs.stride * dtype_bytes(p.inputs.dtype),
                           sequence.row_count,
@@ -206,11 +225,7 @@ void run_kda_fold(ops::Context& ctx, const KdaFoldParams& p) {
     HeadScratch s(arena, dim);
     for (int64_t item = begin; item < end; ++item) {
       const int64_t i = item / heads;
-      if (p.counts[i] == 0) continue;
-      std::byte* slot = p.slots.slot(p.slot_ids[i]);
-      const int64_t row_bytes = (4 * heads * dim + heads) * dtype_bytes(p.layout.activation_dtype);
-      const HeadTask task{kernels, p.weights, p.layout, slot, slot + p.layout.ring_offset, row_bytes, p.counts[i], item % heads, false};
-      task.advance(s, [](int64_t, const float*) {});
+      fold_ring(kernels, p.weights, p.layout, p.slots.slot(p.slot_ids[i]), p.counts[i], item % heads, s);
     }
   });
   ctx.workspace->release(mark);

@@ -74,6 +74,7 @@ struct Problem {
   std::vector<float> inputs, gate, conv, a_log, dt_bias, o_norm;
   ops::KdaWeights weights;
   ops::KdaSlotLayout layout;
+  int64_t count_offset = 0;  // in the slot: for a fold
   std::vector<std::byte> slot;
 
   Problem(Random& random, int64_t h, int64_t k, int64_t t) : heads(h), dim(k), tokens(t) {
@@ -88,10 +89,12 @@ struct Problem {
     layout.window_offset = align_up(c * dim * 4, 64);
     layout.ring_offset = align_up(layout.window_offset + 9 * c * 4, 64);
     layout.ring_rows = 8;
-    slot.resize(static_cast<size_t>(layout.ring_offset + 8 * (4 * c + heads) * 4));
+    count_offset = align_up(layout.ring_offset + 8 * (4 * c + heads) * 4, 64);
+    slot.resize(static_cast<size_t>(count_offset + 4));
   }
   // Rows [first, first + count) as one launch.
-  std::vector<float> run(OpRunner& runner, int64_t first, int64_t count, bool verify = false, bool chunked = false) {
+  std::vector<float> run(OpRunner& runner, int64_t first, int64_t count, bool verify = false, bool chunked = false,
+                         const ops::KdaFoldSource& fold = {}) {
     const ops::SequenceRows sequence{0, static_cast<int32_t>(count), static_cast<int32_t>(first), 0, verify ? 1 : 0};
     std::vector<float> y(static_cast<size_t>(count * heads * dim));
     ops::KdaParams p;
@@ -103,6 +106,7 @@ struct Problem {
     p.weights = weights;
     p.slots = {slot.data(), static_cast<int64_t>(slot.size())};
     p.layout = layout;
+    p.fold = fold;
     p.chunked = chunked;
     p.y = view(y, count);
     runner.run(runner.ops().kda, p);
@@ -174,6 +178,33 @@ TEST(Kda, VerifyLeavesStateAloneAndFoldCommitsItsPrefixBitForBit) {
           << isa_name(isa) << ", accepted " << accepted;
     }
   }
+}
+
+// The next cycle's rows with what the last one accepted folded in the same launch, from either source of the count.
+TEST(Kda, FoldInTheLaunchOfTheNextRowsIsFoldAndThenThese) {
+  for (const bool in_slot : {false, true})
+    for (const bool verify : {false, true})
+      for (int32_t accepted = 0; accepted <= 8; accepted += accepted == 0 ? 1 : 7)
+        for (const int64_t rows : {0, 1, 5}) {
+          SCOPED_TRACE(::testing::Message() << accepted << " folded, " << rows << " rows, verify " << verify << ", count in slot "
+                                            << in_slot);
+          Random random(static_cast<uint32_t>(70 + accepted));
+          OpRunner runner(detect_isa());
+          Problem apart(random, 3, 16, 23);
+          apart.run(runner, 0, 10);
+          apart.run(runner, 10, 8, true);
+          std::memcpy(apart.slot.data() + apart.count_offset, &accepted, 4);
+          Problem together = apart;
+          together.weights = apart.weights;
+          const int32_t slot = 0;
+          const ops::KdaFoldParams fold{
+              &slot, &accepted, 1, apart.weights, {apart.slot.data(), static_cast<int64_t>(apart.slot.size())}, apart.layout};
+          runner.run(runner.ops().kda_fold, fold);
+          const std::vector<float> expected = apart.run(runner, 10 + accepted, rows, verify);
+          const ops::KdaFoldSource source{in_slot ? nullptr : &accepted, in_slot ? together.count_offset : -1};
+          EXPECT_EQ(together.run(runner, 10 + accepted, rows, verify, false, source), expected);
+          EXPECT_EQ(together.slot, apart.slot);
+        }
 }
 
 }  // namespace

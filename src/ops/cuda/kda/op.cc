@@ -39,13 +39,13 @@ int64_t workspace_bytes(const ops::KdaParams& params) {
   return chunk_workspace_bytes(params.weights.heads, params.batch.sequence_count, slab_of(params));
 }
 
-cudaError_t run(const ops::KdaParams& params, const FoldSource& fold, void* workspace, bool dependent, cudaStream_t stream) {
+cudaError_t run(const ops::KdaParams& params, void* workspace, bool dependent, cudaStream_t stream) {
   if (unsupported(params) != nullptr) return cudaErrorInvalidValue;
   DecodeParams d = common(params.weights, params.slots, params.layout);
   d.sequences = params.batch.sequences;
   d.sequence_count = params.batch.sequence_count;
-  d.fold_counts = fold.counts;
-  d.fold_count_offset = fold.slot_offset;
+  d.fold_counts = params.fold.counts;
+  d.fold_count_offset = params.fold.slot_offset;
   d.inputs = static_cast<const __nv_bfloat16*>(params.inputs.data);
   d.input_stride = params.inputs.stride;
   d.gate = static_cast<const __nv_bfloat16*>(params.gate.data);
