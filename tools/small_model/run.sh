@@ -3,9 +3,9 @@
 # The MTP layer and the drafter learn side by side: each alone leaves most of the device idle.
 set -eu
 seconds=$1
-out=$2
+mkdir -p "$2/trunk" "$2/mtp" "$2/drafter"
+out=$(cd "$2" && pwd)
 cd "$(dirname "$0")"
-mkdir -p "$out/trunk" "$out/mtp" "$out/drafter"
 python3 check_device.py
 python3 train.py --budget-s $((seconds * 7 / 10)) --stages short,long,index,sparse --out "$out/trunk"
 python3 train.py --budget-s $((seconds * 3 / 10)) --stages mtp --weights "$out/trunk/sparse.pt" --workers 7 --out "$out/mtp" &
