@@ -3,7 +3,8 @@
 # side (they need answers, not speed); times run alone. Each step has a limit of its own, so a hang costs little; every step leaves a log.
 #
 # usage: bench/gpu/check_all.sh OUT_FOLDER [SECONDS, default 600] [FOLDER of programs, default build/gpu] [the same with -DBATON_RACECHECK]
-# Programs that are missing or do not start are built. Writes OUT_FOLDER/{check,sanitize,time}.log, OUT_FOLDER/times.json and
+# Programs that are missing or do not start are built, and those in a folder with objects are brought up to date; a folder of programs alone
+# (brought from another machine) is taken as it is. Writes OUT_FOLDER/{check,sanitize,time}.log, OUT_FOLDER/times.json and
 # OUT_FOLDER/summary.txt; prints the summary. Exit 1 if a check or a sanitizer finds something or could not run.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -37,8 +38,10 @@ step() {
   esac
   return $rc
 }
-starts() { # a program without arguments says how it is used and returns 2
-  [[ -x $1 ]] && { "$1" >/dev/null 2>&1; [[ $? == 2 ]]; }
+starts() { # a program without arguments says how it is used and returns 2, or 77 that there is no device
+  [[ -x $1 ]] || return 1
+  "$1" >/dev/null 2>&1
+  [[ $? == 2 || $? == 77 ]]
 }
 gather() { # KIND: the logs of one kind in one file
   for log in "$logs/$1"*; do
@@ -48,7 +51,7 @@ gather() { # KIND: the logs of one kind in one file
 
 build() { # FOLDER FLAGS...
   for f in "${families[@]}"; do
-    starts "$1/${f}_harness" || { step "build.$(basename "$1")" 200 bench/gpu/build.sh "$@"; return; }
+    { starts "$1/${f}_harness" && ! compgen -G "$1/*.o" >/dev/null; } || { step "build.$(basename "$1")" 200 bench/gpu/build.sh "$@"; return; }
   done
   say "programs in $1 start"
 }
