@@ -25,21 +25,6 @@ size_t skip_string(std::string_view text, size_t at) {
   return text.size();
 }
 
-// Of any text, JSON or not: how many values it can hold, at most.
-size_t count_values(std::string_view text) {
-  size_t values = 1;
-  for (size_t at = 0; at < text.size();) {
-    const char c = text[at];
-    if (c == '"') {
-      at = skip_string(text, at);
-      continue;
-    }
-    values += c == ',' || c == '[' || c == '{' ? 1 : 0;
-    ++at;
-  }
-  return values;
-}
-
 // The following walk valid JSON.
 size_t skip_space(std::string_view text, size_t at) {
   while (at < text.size() && is_space(text[at])) ++at;
@@ -64,23 +49,24 @@ size_t skip_value(std::string_view text, size_t at) {
   return at;
 }
 
-// The texts of the values of an object, or of the elements of an array; keys are given to `on_key` as they stand there.
-template <class OnKey>
-std::vector<std::string_view> values_of(std::string_view text, bool object, const OnKey& on_key) {
-  std::vector<std::string_view> values;
+// Keys and values of an object as they stand there.
+struct Members {
+  std::vector<std::string_view> keys, values;
+};
+
+Members members_of(std::string_view text) {
+  Members members;
   size_t at = skip_space(text, skip_space(text, 0) + 1);
-  while (text[at] != '}' && text[at] != ']') {
-    if (object) {
-      const size_t end = skip_string(text, at);
-      on_key(text.substr(at, end - at));
-      at = skip_space(text, skip_space(text, end) + 1);  // behind the colon
-    }
+  while (text[at] != '}') {
+    const size_t key_end = skip_string(text, at);
+    members.keys.push_back(text.substr(at, key_end - at));
+    at = skip_space(text, skip_space(text, key_end) + 1);  // behind the colon
     const size_t end = skip_value(text, at);
-    values.push_back(text.substr(at, end - at));
+    members.values.push_back(text.substr(at, end - at));
     at = skip_space(text, end);
     if (text[at] == ',') at = skip_space(text, at + 1);
   }
-  return values;
+  return members;
 }
 
 // The first key that is there twice. Compared as written: of two spellings of one key the parser has made one member, and the caller sees
@@ -88,7 +74,8 @@ std::vector<std::string_view> values_of(std::string_view text, bool object, cons
 std::string twice(std::vector<std::string_view> keys) {
   std::sort(keys.begin(), keys.end());
   const auto at = std::adjacent_find(keys.begin(), keys.end());
-  return at == keys.end() ? "a field" : std::string(*at);
+  constexpr size_t kMostShown = 100;
+  return at == keys.end() ? "a field" : std::string(at->substr(0, kMostShown));
 }
 
 }  // namespace
@@ -112,19 +99,30 @@ ApiResult<Body> Body::parse(std::string_view text, const ParseLimits& limits) {
   if (error) return ApiError::invalid(fmt::format("The body is no JSON: {}.", error.message()), "invalid_json");
   if (!body.store_->root.is_object()) return ApiError::invalid("The body is JSON, but no object: {...} is needed.", "invalid_json");
 
-  std::vector<std::string_view> keys;
-  const auto raws = values_of(text, true, [&](std::string_view key) { keys.push_back(key); });
+  Members raw = members_of(text);
   const json::object& object = body.store_->root.get_object();
-  if (raws.size() != object.size())
-    return ApiError::invalid(fmt::format("The body has {} twice; which one is meant cannot be known.", twice(std::move(keys))));
+  if (raw.values.size() > limits.fields)
+    return ApiError::invalid(fmt::format("The body has {} fields; {} are the most that is taken.", raw.values.size(), limits.fields));
+  if (raw.values.size() != object.size())
+    return ApiError::invalid(fmt::format("The body has {} twice; which one is meant cannot be known.", twice(std::move(raw.keys))));
   size_t i = 0;
   body.members.reserve(object.size());
-  for (const auto& member : object) body.members.push_back({member.key(), raws[i++], &member.value()});
+  for (const auto& member : object) body.members.push_back({member.key(), raw.values[i++], &member.value()});
   return body;
 }
 
-std::vector<std::string_view> elements_of(std::string_view raw) {
-  return values_of(raw, false, [](std::string_view) {});
+size_t count_values(std::string_view text) {
+  size_t values = 1;
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '"') {
+      at = skip_string(text, at);
+      continue;
+    }
+    values += c == ',' || c == '[' || c == '{' ? 1 : 0;
+    ++at;
+  }
+  return values;
 }
 
 }  // namespace baton::api

@@ -33,7 +33,7 @@ struct Body {
   std::unique_ptr<Store> store_;  // what the members point into, besides the text
 };
 
-// The text of each element of `raw`, a valid JSON array.
-std::vector<std::string_view> elements_of(std::string_view raw);
+// How many values a text can hold, JSON or not, at most.
+size_t count_values(std::string_view text);
 
 }  // namespace baton::api

@@ -10,13 +10,10 @@ namespace baton::api {
 namespace {
 
 using text::ChatValue;
-namespace jinja = text::jinja;
 
 void read_messages(FieldReader& in, Request& out) {
-  auto messages = jinja::parse_json(in.raw(), true, "messages");
-  if (!messages.ok()) return in.wrong(messages.error().message);
-  chat(out).prompt.messages = std::move(*messages);
-  check_messages(in.reading(), chat(out).prompt.messages);
+  chat(out).prompt.messages = template_value(in);
+  if (!in.failed()) check_messages(in.reading(), chat(out).prompt.messages);
 }
 
 void read_template_options(FieldReader& in, Request& out) {
@@ -24,10 +21,12 @@ void read_template_options(FieldReader& in, Request& out) {
   const auto* members = in.object();
   if (members == nullptr) return;
   if (members->size() > kMostOptions) return in.wrong(fmt::format("has {} variables; {} are the most", members->size(), kMostOptions));
+  const ChatValue exact = template_value(in);
+  if (in.failed()) return;
   auto& options = chat(out).prompt.options;
-  for (const auto& [name, value] : *members) {
-    std::erase_if(options, [&, n = std::string_view(name)](const auto& o) { return o.first == n; });
-    options.emplace_back(name, jinja::from_json(value, true));
+  for (const auto& [name, value] : exact.as_dict().entries) {
+    std::erase_if(options, [&, n = name.view()](const auto& o) { return o.first == n; });
+    options.emplace_back(name.view(), value);
   }
 }
 

@@ -294,6 +294,11 @@ TEST(Chat, BodiesAreBounded) {
   const auto large = parse_chat(std::string(100, ' '), {.body_bytes = 99});
   EXPECT_EQ(large.error().status, 413);
   EXPECT_EQ(refusal(R"({"a":[1,2,3]})", {.values = 4}), "The body holds more than 4 JSON values, the most that is taken.");
+  EXPECT_EQ(refusal(R"({"a":1,"b":2})", {.fields = 1}), "The body has 2 fields; 1 are the most that is taken.");
+  EXPECT_EQ(refusal(R"({"messages":[{"role":"user","content":"a"}]})", {.conversation_values = 3}),
+            "messages: holds more than 3 JSON values, the most that is taken here");
+  EXPECT_EQ(refusal_of_field(R"("stream":true,"stream_options":{"a":1,"b":2,"c":3,"d":4})", {.fields = 3}),
+            "stream_options: has 4 fields; 3 are the most");
   EXPECT_EQ(refusal(R"({"messages":[{"role":"user","content":"a"},{"role":"user","content":"a"}]})", {.messages = 1}),
             "messages: has 2 elements; 1 are the most");
   EXPECT_EQ(refusal_of_field(kTool, {.tools = 0}), "tools: has 1 elements; 0 are the most");

@@ -156,6 +156,18 @@ text::ToolTypes Tools::types() const {
   return types;
 }
 
+ChatValue template_value(FieldReader& in) {
+  const size_t most = in.limits().conversation_values;
+  if (count_values(in.raw()) > most) {
+    in.wrong(fmt::format("holds more than {} JSON values, the most that is taken here", most));
+    return {};
+  }
+  auto value = jinja::parse_json(in.raw(), true, in.path());
+  if (value.ok()) return std::move(*value);
+  in.wrong(value.error().message);
+  return {};
+}
+
 void check_messages(Reading& reading, ChatValue& messages) {
   if (!messages.is(Type::kList)) {
     reading.error = ApiError::field("messages", "must be a list");
@@ -205,9 +217,7 @@ void read_tools(FieldReader& in, ChatRequest& out) {
     add_function(out, owner.member("name", *name), parts->if_contains("parameters"), owner);
   }
   if (in.failed() || tools->empty()) return;
-  auto exact = jinja::parse_json(in.raw(), true, "tools");
-  if (!exact.ok()) return in.wrong(exact.error().message);
-  out.prompt.tools = std::move(*exact);
+  out.prompt.tools = template_value(in);
 }
 
 void read_tool_choice(FieldReader& in, ChatRequest& out) {

@@ -9,6 +9,10 @@
 
 namespace baton::api {
 
+// The value of a field for the chat template: exact, and bounded, since it takes much more memory than its text. Missing if there is an
+// error.
+text::ChatValue template_value(FieldReader& in);
+
 // Messages in the form of OpenAI's chat completions: checked, and put as chat templates expect them. `developer` becomes `system`,
 // `reasoning` is read as `reasoning_content`, calls without arguments get `{}`.
 void check_messages(Reading& reading, text::ChatValue& messages);

@@ -59,6 +59,8 @@ void read_fields(const Body& body, FieldGroups groups, Reading& reading, Request
 void read_fields(FieldReader& object, FieldGroups groups, Request& out) {
   const json::object* members = object.object();
   if (members == nullptr) return;
+  if (members->size() > object.limits().fields)
+    return object.wrong(fmt::format("has {} fields; {} are the most", members->size(), object.limits().fields));
   for (const auto& m : *members) {
     const Field* field = find(groups, m.key());
     const FieldReader in = object.member(m.key(), m.value());

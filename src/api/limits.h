@@ -8,8 +8,10 @@ namespace baton::api {
 
 struct ParseLimits {
   size_t body_bytes = size_t{16} << 20;
-  int depth = 128;            // of the JSON
-  size_t values = 4'000'000;  // in the JSON: prompts of ids are long
+  int depth = 128;                       // of the JSON
+  size_t values = 2'000'000;             // in the JSON: prompts of ids are long
+  size_t conversation_values = 500'000;  // in the JSON of messages, and of tools: each takes much more memory there
+  size_t fields = 1000;                  // of the body, and of an object in it that has a table
   size_t messages = 20'000;
   size_t tools = 512;
   size_t stop_strings = 64;

@@ -20,25 +20,23 @@ struct MessagesRequest : ChatRequest {
 };
 
 void read_messages(FieldReader& in, Request& out) {
-  const auto messages = jinja::parse_json(in.raw(), true, "messages");
-  if (!messages.ok()) return in.wrong(messages.error().message);
-  if (messages->is(jinja::Type::kList) && messages->as_list().items.size() > in.limits().messages)
-    return in.wrong(fmt::format("has {} elements; {} are the most", messages->as_list().items.size(), in.limits().messages));
-  chat(out).prompt.messages = chat_messages(in.reading(), *messages);
+  const ChatValue messages = template_value(in);
+  if (in.failed()) return;
+  if (messages.is(jinja::Type::kList) && messages.as_list().items.size() > in.limits().messages)
+    return in.wrong(fmt::format("has {} elements; {} are the most", messages.as_list().items.size(), in.limits().messages));
+  chat(out).prompt.messages = chat_messages(in.reading(), messages);
   if (!in.failed() && chat(out).prompt.messages.as_list().items.empty()) in.wrong("is empty; one message at least is needed");
 }
 
 void read_system(FieldReader& in, Request& out) {
-  const auto system = jinja::parse_json(in.raw(), true, "system");
-  if (!system.ok()) return in.wrong(system.error().message);
-  static_cast<MessagesRequest&>(out).system = system_message(in.reading(), *system);
+  const ChatValue system = template_value(in);
+  if (!in.failed()) static_cast<MessagesRequest&>(out).system = system_message(in.reading(), system);
 }
 
 void read_tools_of_messages(FieldReader& in, Request& out) {
   const json::array* tools = in.array(in.limits().tools);
   if (tools == nullptr) return;
-  const auto exact = jinja::parse_json(in.raw(), true, "tools");
-  if (!exact.ok()) return in.wrong(exact.error().message);
+  const ChatValue exact = template_value(in);
   std::vector<ChatValue> shown_tools;
   for (size_t i = 0; i < tools->size() && !in.failed(); ++i) {
     FieldReader tool = in.item(i, (*tools)[i]);
@@ -52,7 +50,7 @@ void read_tools_of_messages(FieldReader& in, Request& out) {
     if (name == nullptr) return tool.wrong("has no `name`");
     if (schema == nullptr || !schema->is_object()) return tool.wrong("has no `input_schema`, or one that is no object");
     add_function(chat(out), tool.member("name", *name), schema, tool);
-    const jinja::Dict& given = exact->as_list().items[i].as_dict();
+    const jinja::Dict& given = exact.as_list().items[i].as_dict();
     auto function = std::make_shared<jinja::Dict>();
     function->set(ChatValue::text("name"), *given.find("name"));
     if (const ChatValue* d = given.find("description"); d != nullptr && !d->is_none()) function->set(ChatValue::text("description"), *d);

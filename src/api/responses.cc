@@ -25,16 +25,14 @@ struct Draft : ResponsesRequest {
 Draft& draft(Request& out) { return static_cast<Draft&>(out); }
 
 void read_input(FieldReader& in, Request& out) {
-  const auto input = jinja::parse_json(in.raw(), true, "input");
-  if (!input.ok()) return in.wrong(input.error().message);
-  chat(out).prompt.messages = messages_of_items(in.reading(), *input);
+  const ChatValue input = template_value(in);
+  if (!in.failed()) chat(out).prompt.messages = messages_of_items(in.reading(), input);
 }
 
 void read_tools_of_responses(FieldReader& in, Request& out) {
   const json::array* tools = in.array(in.limits().tools);
   if (tools == nullptr) return;
-  const auto exact = jinja::parse_json(in.raw(), true, "tools");
-  if (!exact.ok()) return in.wrong(exact.error().message);
+  const ChatValue exact = template_value(in);
   std::vector<ChatValue> shown_tools;
   for (size_t i = 0; i < tools->size() && !in.failed(); ++i) {
     FieldReader tool = in.item(i, (*tools)[i]);
@@ -49,7 +47,7 @@ void read_tools_of_responses(FieldReader& in, Request& out) {
     add_function(chat(out), tool.member("name", *name), members->if_contains("parameters"), tool);
     auto function = std::make_shared<jinja::Dict>();
     for (const char* key : {"name", "description", "parameters"})
-      if (const ChatValue* v = exact->as_list().items[i].as_dict().find(key); v != nullptr && !v->is_none())
+      if (const ChatValue* v = exact.as_list().items[i].as_dict().find(key); v != nullptr && !v->is_none())
         function->set(ChatValue::text(key), *v);
     shown_tools.push_back(object_of({{"type", ChatValue::text("function")}, {"function", ChatValue(function)}}));
   }
