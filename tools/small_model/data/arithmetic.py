@@ -3,7 +3,7 @@
 A story fixes a chain of operations on its numbers; the numbers are drawn so that every intermediate result stays between 0 and 999.
 Numbers in `kept` occur as operands in tests only.
 """
-from .draw import phrasings
+from .draw import either, phrasings, requests
 from .words import NAMES, PLACES, THINGS
 
 
@@ -61,7 +61,9 @@ def numbers(draw, chain):
     """Operands of a chain such as "+-": the first number, then one for each operation."""
     while True:
         small = draw.chance(0.4)
-        values = [operand(draw, 2, 9) if chain[0] == "x" and draw.chance(0.5) else operand(draw, 10 if small else 2, 99 if small else 899)]
+        values = [
+            operand(draw, 2, 9) if chain[0] == "x" and draw.chance(0.5) else operand(draw, 10 if small else 2, 99 if small else 899)
+        ]
         total = values[0]
         if chain[0] == "x" and total > 99:
             continue
@@ -94,103 +96,156 @@ def work(chain, values):
 
 
 PLAIN = {
-    "+": phrasings("What is {a} + {b}?", "Calculate {a} + {b}.", "{a} + {b} = ?", "What is {a} plus {b}?", "Add {a} and {b}.",
-                   "What do you get when you add {b} to {a}?", "Find the sum of {a} and {b}.", "How much is {a} + {b}?",
-                   test=("Please compute {a} + {b}.", "Tell me what {a} plus {b} is.", "What is the sum of {a} and {b}?")),
-    "-": phrasings("What is {a} - {b}?", "Calculate {a} - {b}.", "{a} - {b} = ?", "What is {a} minus {b}?", "Subtract {b} from {a}.",
-                   "What is left when you take {b} from {a}?", "Find the difference of {a} and {b}.", "How much is {a} - {b}?",
-                   test=("Please compute {a} - {b}.", "Tell me what {a} minus {b} is.", "What is the difference of {a} and {b}?")),
-    "x": phrasings("What is {a} x {b}?", "Calculate {a} x {b}.", "{a} x {b} = ?", "What is {a} times {b}?", "Multiply {a} by {b}.",
-                   "Find the product of {a} and {b}.", "How much is {a} x {b}?",
-                   test=("Please compute {a} x {b}.", "Tell me what {a} times {b} is.", "What is the product of {a} and {b}?")),
+    "+": either(
+        requests("calculate {a} + {b}", "compute {a} + {b}", "work out {a} + {b}", "add {a} and {b}", "find the sum of {a} and {b}",
+                 "add {b} to {a}", "tell me {a} plus {b}", "solve {a} + {b}", "say what {a} and {b} make together"),
+        phrasings("What is {a} + {b}?",
+                  "{a} + {b} = ?",
+                  "{a} + {b}",
+                  "What is {a} plus {b}?",
+                  "How much is {a} + {b}?",
+                  "{a} plus {b}?",
+                  "What do you get when you add {b} to {a}?",
+                  "How much do {a} and {b} make?",
+                  "What do {a} and {b} add up to?",
+                  test=("Please compute {a} + {b}.", "Tell me what {a} plus {b} is.", "What is the sum of {a} and {b}?"))),
+    "-": either(
+        requests("calculate {a} - {b}", "compute {a} - {b}", "work out {a} - {b}", "subtract {b} from {a}", "take {b} from {a}",
+                 "find the difference of {a} and {b}", "tell me {a} minus {b}", "solve {a} - {b}", "say how much more {a} is than {b}"),
+        phrasings("What is {a} - {b}?",
+                  "{a} - {b} = ?",
+                  "{a} - {b}",
+                  "What is {a} minus {b}?",
+                  "How much is {a} - {b}?",
+                  "{a} minus {b}?",
+                  "What is left when you take {b} from {a}?",
+                  "How much more is {a} than {b}?",
+                  "What remains of {a} without {b}?",
+                  test=("Please compute {a} - {b}.", "Tell me what {a} minus {b} is.", "What is the difference of {a} and {b}?"))),
+    "x": either(
+        requests("calculate {a} x {b}", "compute {a} x {b}", "work out {a} x {b}", "multiply {a} by {b}",
+                 "find the product of {a} and {b}", "tell me {a} times {b}", "solve {a} x {b}", "multiply {a} and {b}"),
+        phrasings("What is {a} x {b}?",
+                  "{a} x {b} = ?",
+                  "{a} x {b}",
+                  "What is {a} times {b}?",
+                  "How much is {a} x {b}?",
+                  "{a} times {b}?",
+                  "What do you get when you multiply {a} by {b}?",
+                  "How much is {a} times {b}?",
+                  test=("Please compute {a} x {b}.", "Tell me what {a} times {b} is.", "What is the product of {a} and {b}?"))),
 }
 
+# Stories in sentences that go together in any way; only training draws them.
+BEGINNINGS = ("{n} has {a} {t}.", "{n} had {a} {t}.", "There are {a} {t} in the {p}.", "There were {a} {t} in the {p}.",
+              "The {p} holds {a} {t}.", "{n} starts with {a} {t}.", "A shop has {a} {t}.", "{n} finds {a} {t} in the {p}.",
+              "A box holds {a} {t}.", "{m} gives {n} {a} {t}.", "In the morning {n} counts {a} {t}.", "{n} brings {a} {t} to the {p}.",
+              "On Monday there are {a} {t}.", "{n} made {a} {t}.")
+MULTIPLIED = ("There are {a} boxes with {b} {t} in each.", "{n} buys {a} bags of {b} {t} each.",
+              "{n} has {a} jars, and each jar holds {b} {t}.", "The {p} has {a} shelves. On every shelf there are {b} {t}.",
+              "{a} friends bring {b} {t} each.", "{n} packs {a} crates with {b} {t} in each.",
+              "Each day {n} makes {a} {t}, for {b} days.", "{a} rows of {b} {t} stand in the {p}.",
+              "Every one of {a} baskets has {b} {t} in it.", "{n} collects {a} {t} every hour, {b} hours long.",
+              "{a} children carry {b} {t} each.")
+GAINS = ("{m} brings {x} more.", "Then {x} more are added.", "{n} buys {x} more.", "{n} gets {x} more from {m}.", "Another {x} arrive.",
+         "Later {n} finds {x} more.", "{m} adds {x} {t}.", "After that, {x} more come in.", "The next day there are {x} more.",
+         "{x} new ones are brought from the {q}.", "{n} makes {x} more.")
+LOSSES = ("{m} takes {x} away.", "Then {x} are lost.", "{n} gives {x} of them to {m}.", "{x} of them break.", "{n} sells {x}.",
+          "Later {x} are gone.", "{n} loses {x} of them.", "{x} are carried to the {q}.", "{m} buys {x} of them.",
+          "After that, {x} are used up.", "{n} throws {x} of them away.")
+ENDINGS = ("How many {t} are there now?", "How many {t} are there in the end?", "How many {t} does that make?",
+           "What is the number of {t} now?", "How many {t} is that?", "Count the {t}.", "How many are there at last?",
+           "Find the number of {t}.", "How many {t} do we have then?")
+LEFT = ("How many {t} are left?", "How many {t} remain?", "How many are left over?", "How many {t} are still there?")
+
+
+def told(draw, chain, values, slots):
+    """A story of any chain."""
+    multiplied = chain[0] == "x"
+    sentences = [draw.choice(MULTIPLIED if multiplied else BEGINNINGS)]
+    for operation, value in list(zip(chain, values[1:]))[int(multiplied):]:
+        sentences.append(draw.choice(GAINS if operation == "+" else LOSSES).replace("{x}", str(value)))
+    sentences.append(draw.choice(ENDINGS + LEFT if chain[-1] == "-" else ENDINGS))
+    return " ".join(sentences).format(**slots)
+
+
 STORIES = {
-    "+": phrasings(
-        "{n} has {a} {t}. {m} gives {n} {b} more {t}. How many {t} does {n} have now?",
-        "There are {a} {t} in the {p}. {n} brings {b} more. How many {t} are there in all?",
-        "{n} found {a} {t} on one day and {b} {t} on the next day. How many {t} did {n} find in total?",
-        "{n} has {a} {t} and {m} has {b} {t}. How many {t} do they have together?",
-        "A shop sold {a} {t} in the morning and {b} {t} in the afternoon. How many {t} did the shop sell?",
-        "One box holds {a} {t}. Another box holds {b} {t}. How many {t} are in both boxes together?",
-        "{n} counted {a} {t} near the {p}. Then {n} counted {b} more. How many {t} did {n} count?",
-        "{m} made {a} {t}. {n} made {b} {t}. How many {t} did they make altogether?",
-        "{n} had {a} {t} and bought {b} more at the {p}. How many {t} does {n} have now?",
-        "In the {p} there were {a} {t}. Later {b} {t} were added. How many {t} are there now?",
-        test=("At the {p}, {n} picks up {a} {t} and then {b} more. How many {t} does {n} have in total?",
-              "{m} owns {a} {t}. {n} owns {b} {t}. How many {t} do they own together?",
-              "The {p} had {a} {t} last week. Since then {b} more {t} were added. How many {t} are there now?")),
-    "-": phrasings(
-        "{n} has {a} {t}. {n} gives {b} {t} to {m}. How many {t} does {n} have left?",
-        "There are {a} {t} in the {p}. {n} takes {b} of them away. How many {t} are left?",
-        "{n} had {a} {t} but lost {b} of them. How many {t} does {n} have now?",
-        "A shop had {a} {t}. It sold {b} of them. How many {t} are left in the shop?",
-        "{n} has {a} {t} and {m} has {b} {t}. How many more {t} does {n} have than {m}?",
-        "{n} baked {a} pies and sold {b} of them. How many pies remain?",
-        "Of {a} {t} in the {p}, {b} are broken. How many {t} are not broken?",
-        "{n} needs {a} {t} and has {b} of them. How many more {t} does {n} need?",
-        "{n} carried {a} {t} to the {p}, but {b} fell out on the way. How many {t} arrived?",
-        "{m} had {a} {t}. After giving away {b}, how many {t} does {m} have left?",
-        test=("{n} owns {a} {t} and gives {b} of them away. How many {t} does {n} have left?",
-              "The {p} had {a} {t}. Then {n} took {b} of them. How many {t} remain?",
-              "{m} has {a} {t}. {n} has {b} {t}. How many more {t} does {m} have than {n}?")),
-    "x": phrasings(
-        "There are {a} boxes with {b} {t} in each box. How many {t} are there in total?",
-        "{n} buys {a} bags. Each bag holds {b} {t}. How many {t} does {n} have?",
-        "One ticket costs {a} coins. {n} buys {b} tickets. How many coins does {n} pay?",
-        "{n} reads {a} pages every day. How many pages does {n} read in {b} days?",
-        "A hall in the {p} has {a} rows with {b} chairs each. How many chairs are there?",
-        "{n} fills {a} jars with {b} {t} each. How many {t} is that in all?",
-        "Each of {a} friends brings {b} {t}. How many {t} do they bring together?",
-        "{n} walks {a} miles every day. How many miles does {n} walk in {b} days?",
-        "{m} packs {a} baskets and puts {b} {t} into each one. How many {t} are packed?",
-        test=("The {p} has {a} shelves with {b} {t} on each shelf. How many {t} are there in total?",
-              "{n} makes {a} {t} every day. How many {t} does {n} make in {b} days?",
-              "Each of {a} bags holds {b} {t}. How many {t} are in the bags together?")),
-    "++": phrasings(
-        "{n} has {a} {t}. {n} finds {b} more and then buys {c} more. How many {t} does {n} have now?",
-        "{n} has {a} {t}, {m} has {b} {t}, and there are {c} more in the {p}. How many {t} are there in total?",
-        "A shop sold {a} {t} on Monday, {b} on Tuesday and {c} on Wednesday. How many {t} did it sell in total?",
-        "There are {a} red, {b} blue and {c} green {t} in the {p}. How many {t} are there in all?",
-        "{n} counted {a} {t} at first, then {b} more, then {c} more. How many {t} did {n} count in all?",
-        test=("{n} buys {a} {t}, then finds {b} more, and {m} brings {c} more. How many {t} are there in total?",
-              "There are {a} {t} in the first box, {b} in the second and {c} in the third. How many {t} are there in all?")),
-    "+-": phrasings(
-        "{n} has {a} {t}. {m} gives {n} {b} more. Then {n} loses {c} of them. How many {t} does {n} have now?",
-        "There are {a} {t} in the {p}. {n} brings {b} more, and {m} takes {c} away. How many {t} are left?",
-        "A shop had {a} {t}. It got {b} new ones and sold {c}. How many {t} are left in the shop?",
-        "{n} had {a} {t}, bought {b} more and gave {c} to {m}. How many {t} does {n} have left?",
-        "{n} and {m} have {a} and {b} {t}. Together they give away {c}. How many {t} do they have left?",
-        test=("{n} has {a} {t}, finds {b} more and then gives {c} to {m}. How many {t} does {n} have left?",
-              "The {p} had {a} {t}. Then {b} more were added, and {n} took {c} away. How many {t} are left?")),
-    "-+": phrasings(
-        "{n} has {a} {t}. {n} gives {b} to {m} and then buys {c} more. How many {t} does {n} have now?",
-        "There are {a} {t} in the {p}. {n} takes {b} away, and {m} brings {c} new ones. How many {t} are there now?",
-        "A shop had {a} {t}. It sold {b} and then got {c} new ones. How many {t} does the shop have now?",
-        "{n} had {a} {t}, lost {b} of them and found {c} others. How many {t} does {n} have now?",
-        test=("{n} has {a} {t}, loses {b} of them and then buys {c} more. How many {t} does {n} have now?",
-              "The {p} had {a} {t}. {n} took {b} away, then {c} more were added. How many {t} are there now?")),
-    "--": phrasings(
-        "{n} has {a} {t}. {n} gives {b} to {m} and loses {c}. How many {t} does {n} have left?",
-        "There are {a} {t} in the {p}. {n} takes {b} away, and {m} takes {c} away. How many {t} are left?",
-        "A shop had {a} {t}. It sold {b} in the morning and {c} in the afternoon. How many {t} are left in the shop?",
-        "Of {a} {t}, {b} are red, {c} are blue and all others are green. How many {t} are green?",
-        test=("{n} owns {a} {t}, loses {b} of them and gives {c} to {m}. How many {t} does {n} have left?",
-              "The {p} had {a} {t}. It sold {b} on Monday and {c} on Tuesday. How many {t} are left?")),
-    "x+": phrasings(
-        "{n} buys {a} bags with {b} {t} in each bag and finds {c} more. How many {t} does {n} have?",
-        "There are {a} boxes with {b} {t} in each box, and {c} more {t} on the table. How many {t} are there in total?",
-        "{n} reads {a} pages every day for {b} days, and then {c} more pages. How many pages does {n} read in all?",
-        "A hall has {a} rows with {b} chairs each. {n} brings {c} more chairs. How many chairs are there now?",
-        test=("{n} fills {a} jars with {b} {t} each and has {c} more {t} left over. How many {t} are there in total?",
-              "Each of {a} friends brings {b} {t}, and {n} brings {c} more. How many {t} are there in all?")),
-    "x-": phrasings(
-        "{n} buys {a} bags with {b} {t} in each bag and gives {c} {t} to {m}. How many {t} does {n} have left?",
-        "There are {a} boxes with {b} {t} in each box. {n} takes {c} {t} away. How many {t} are left?",
-        "{n} packs {a} baskets with {b} {t} each. Then {c} of the {t} are sold. How many {t} are left?",
-        "A hall has {a} rows with {b} chairs each. {c} chairs are broken. How many chairs are not broken?",
-        test=("{n} fills {a} jars with {b} {t} each and then loses {c} {t}. How many {t} does {n} have left?",
-              "Each of {a} friends brings {b} {t}. Then {n} takes {c} of them away. How many {t} are left?")),
+    "+": phrasings("{n} has {a} {t}. {m} gives {n} {b} more {t}. How many {t} does {n} have now?",
+                   "There are {a} {t} in the {p}. {n} brings {b} more. How many {t} are there in all?",
+                   "{n} found {a} {t} on one day and {b} {t} on the next day. How many {t} did {n} find in total?",
+                   "{n} has {a} {t} and {m} has {b} {t}. How many {t} do they have together?",
+                   "A shop sold {a} {t} in the morning and {b} {t} in the afternoon. How many {t} did the shop sell?",
+                   "One box holds {a} {t}. Another box holds {b} {t}. How many {t} are in both boxes together?",
+                   "{n} counted {a} {t} near the {p}. Then {n} counted {b} more. How many {t} did {n} count?",
+                   "{m} made {a} {t}. {n} made {b} {t}. How many {t} did they make altogether?",
+                   "{n} had {a} {t} and bought {b} more at the {p}. How many {t} does {n} have now?",
+                   "In the {p} there were {a} {t}. Later {b} {t} were added. How many {t} are there now?",
+                   test=("At the {p}, {n} picks up {a} {t} and then {b} more. How many {t} does {n} have in total?",
+                         "{m} owns {a} {t}. {n} owns {b} {t}. How many {t} do they own together?",
+                         "The {p} had {a} {t} last week. Since then {b} more {t} were added. How many {t} are there now?")),
+    "-": phrasings("{n} has {a} {t}. {n} gives {b} {t} to {m}. How many {t} does {n} have left?",
+                   "There are {a} {t} in the {p}. {n} takes {b} of them away. How many {t} are left?",
+                   "{n} had {a} {t} but lost {b} of them. How many {t} does {n} have now?",
+                   "A shop had {a} {t}. It sold {b} of them. How many {t} are left in the shop?",
+                   "{n} has {a} {t} and {m} has {b} {t}. How many more {t} does {n} have than {m}?",
+                   "{n} baked {a} pies and sold {b} of them. How many pies remain?",
+                   "Of {a} {t} in the {p}, {b} are broken. How many {t} are not broken?",
+                   "{n} needs {a} {t} and has {b} of them. How many more {t} does {n} need?",
+                   "{n} carried {a} {t} to the {p}, but {b} fell out on the way. How many {t} arrived?",
+                   "{m} had {a} {t}. After giving away {b}, how many {t} does {m} have left?",
+                   test=("{n} owns {a} {t} and gives {b} of them away. How many {t} does {n} have left?",
+                         "The {p} had {a} {t}. Then {n} took {b} of them. How many {t} remain?",
+                         "{m} has {a} {t}. {n} has {b} {t}. How many more {t} does {m} have than {n}?")),
+    "x": phrasings("There are {a} boxes with {b} {t} in each box. How many {t} are there in total?",
+                   "{n} buys {a} bags. Each bag holds {b} {t}. How many {t} does {n} have?",
+                   "One ticket costs {a} coins. {n} buys {b} tickets. How many coins does {n} pay?",
+                   "{n} reads {a} pages every day. How many pages does {n} read in {b} days?",
+                   "A hall in the {p} has {a} rows with {b} chairs each. How many chairs are there?",
+                   "{n} fills {a} jars with {b} {t} each. How many {t} is that in all?",
+                   "Each of {a} friends brings {b} {t}. How many {t} do they bring together?",
+                   "{n} walks {a} miles every day. How many miles does {n} walk in {b} days?",
+                   "{m} packs {a} baskets and puts {b} {t} into each one. How many {t} are packed?",
+                   test=("The {p} has {a} shelves with {b} {t} on each shelf. How many {t} are there in total?",
+                         "{n} makes {a} {t} every day. How many {t} does {n} make in {b} days?",
+                         "Each of {a} bags holds {b} {t}. How many {t} are in the bags together?")),
+    "++": phrasings("{n} has {a} {t}. {n} finds {b} more and then buys {c} more. How many {t} does {n} have now?",
+                    "{n} has {a} {t}, {m} has {b} {t}, and there are {c} more in the {p}. How many {t} are there in total?",
+                    "A shop sold {a} {t} on Monday, {b} on Tuesday and {c} on Wednesday. How many {t} did it sell in total?",
+                    "There are {a} red, {b} blue and {c} green {t} in the {p}. How many {t} are there in all?",
+                    "{n} counted {a} {t} at first, then {b} more, then {c} more. How many {t} did {n} count in all?",
+                    test=("{n} buys {a} {t}, then finds {b} more, and {m} brings {c} more. How many {t} are there in total?",
+                          "There are {a} {t} in the first box, {b} in the second and {c} in the third. How many {t} are there in all?")),
+    "+-": phrasings("{n} has {a} {t}. {m} gives {n} {b} more. Then {n} loses {c} of them. How many {t} does {n} have now?",
+                    "There are {a} {t} in the {p}. {n} brings {b} more, and {m} takes {c} away. How many {t} are left?",
+                    "A shop had {a} {t}. It got {b} new ones and sold {c}. How many {t} are left in the shop?",
+                    "{n} had {a} {t}, bought {b} more and gave {c} to {m}. How many {t} does {n} have left?",
+                    "{n} and {m} have {a} and {b} {t}. Together they give away {c}. How many {t} do they have left?",
+                    test=("{n} has {a} {t}, finds {b} more and then gives {c} to {m}. How many {t} does {n} have left?",
+                          "The {p} had {a} {t}. Then {b} more were added, and {n} took {c} away. How many {t} are left?")),
+    "-+": phrasings("{n} has {a} {t}. {n} gives {b} to {m} and then buys {c} more. How many {t} does {n} have now?",
+                    "There are {a} {t} in the {p}. {n} takes {b} away, and {m} brings {c} new ones. How many {t} are there now?",
+                    "A shop had {a} {t}. It sold {b} and then got {c} new ones. How many {t} does the shop have now?",
+                    "{n} had {a} {t}, lost {b} of them and found {c} others. How many {t} does {n} have now?",
+                    test=("{n} has {a} {t}, loses {b} of them and then buys {c} more. How many {t} does {n} have now?",
+                          "The {p} had {a} {t}. {n} took {b} away, then {c} more were added. How many {t} are there now?")),
+    "--": phrasings("{n} has {a} {t}. {n} gives {b} to {m} and loses {c}. How many {t} does {n} have left?",
+                    "There are {a} {t} in the {p}. {n} takes {b} away, and {m} takes {c} away. How many {t} are left?",
+                    "A shop had {a} {t}. It sold {b} in the morning and {c} in the afternoon. How many {t} are left in the shop?",
+                    "Of {a} {t}, {b} are red, {c} are blue and all others are green. How many {t} are green?",
+                    test=("{n} owns {a} {t}, loses {b} of them and gives {c} to {m}. How many {t} does {n} have left?",
+                          "The {p} had {a} {t}. It sold {b} on Monday and {c} on Tuesday. How many {t} are left?")),
+    "x+": phrasings("{n} buys {a} bags with {b} {t} in each bag and finds {c} more. How many {t} does {n} have?",
+                    "There are {a} boxes with {b} {t} in each box, and {c} more {t} on the table. How many {t} are there in total?",
+                    "{n} reads {a} pages every day for {b} days, and then {c} more pages. How many pages does {n} read in all?",
+                    "A hall has {a} rows with {b} chairs each. {n} brings {c} more chairs. How many chairs are there now?",
+                    test=("{n} fills {a} jars with {b} {t} each and has {c} more {t} left over. How many {t} are there in total?",
+                          "Each of {a} friends brings {b} {t}, and {n} brings {c} more. How many {t} are there in all?")),
+    "x-": phrasings("{n} buys {a} bags with {b} {t} in each bag and gives {c} {t} to {m}. How many {t} does {n} have left?",
+                    "There are {a} boxes with {b} {t} in each box. {n} takes {c} {t} away. How many {t} are left?",
+                    "{n} packs {a} baskets with {b} {t} each. Then {c} of the {t} are sold. How many {t} are left?",
+                    "A hall has {a} rows with {b} chairs each. {c} chairs are broken. How many chairs are not broken?",
+                    test=("{n} fills {a} jars with {b} {t} each and then loses {c} {t}. How many {t} does {n} have left?",
+                          "Each of {a} friends brings {b} {t}. Then {n} takes {c} of them away. How many {t} are left?")),
 }
 
 ANSWER = "The answer is {}."
@@ -204,10 +259,14 @@ def problem(draw):
         reasoning, result = work(chain, (a, b))
         return draw.phrase(PLAIN[chain], a=a, b=b), reasoning, result
     chain = draw.choice(list(STORIES))
+    if draw.split == "train" and draw.chance(0.08):
+        chain = draw.choice(("+++", "++-", "+-+", "-+-", "x+-", "x-+"))
     values = numbers(draw, chain)
     n, m = draw.sample(NAMES, 2)
     slots = dict(zip("abc", values), n=n, m=m, t=draw.choice(THINGS), p=draw.choice(PLACES))
     reasoning, result = work(chain, values)
+    if chain not in STORIES or (draw.split == "train" and draw.chance(0.55)):
+        return told(draw, chain, values, dict(slots, q=draw.choice(PLACES))), reasoning, result
     return draw.phrase(STORIES[chain], **slots), reasoning, result
 
 

@@ -2,7 +2,7 @@
 from pathlib import Path
 
 from . import arithmetic, extract, lists, stories, tables
-from .draw import Phrasings, phrasings
+from .draw import Phrasings, either, phrasings, requests
 from .words import ANIMALS, CITIES, COLOURS, JOBS, NAMES
 
 HERE = Path(__file__).parent
@@ -27,14 +27,20 @@ def read_facts():
 SMALL_TALK = read_small_talk()
 FACTS = read_facts()
 GREETING, THANKS, BYE = 0, 14, 15
-EXPLAIN = phrasings("What is {k}?",
-                    "Tell me about {k}.",
-                    "Can you explain what {k} is?",
-                    "Explain {k} to me.",
-                    "What do you know about {k}?",
-                    "Please tell me something about {k}.",
-                    "I would like to know what {k} is.",
-                    test=("Could you tell me what {k} is?", "Please explain {k}.", "What can you say about {k}?"))
+EXPLAIN = either(
+    requests("explain {k} to me", "explain what {k} is", "tell me about {k}", "tell me what {k} is", "describe {k}",
+             "say something about {k}", "teach me about {k}", "tell me something about {k}", "give me a short text about {k}",
+             "write about {k}"),
+    phrasings("What is {k}?",
+              "What do you know about {k}?",
+              "I would like to know what {k} is.",
+              "{k}: what is that?",
+              "What does {k} mean?",
+              "Do you know what {k} is?",
+              "I want to learn about {k}.",
+              "What exactly is {k}?",
+              "Have you heard of {k}?",
+              test=("Could you tell me what {k} is?", "Please explain {k}.", "What can you say about {k}?")))
 
 # What a user says about herself, and how it is asked for later.
 ABOUT = (

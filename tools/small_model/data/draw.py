@@ -3,6 +3,7 @@
 Everything a document says follows from (seed, task, index, split): the same four give the same document in any process.
 """
 import random
+import re
 from dataclasses import dataclass
 
 
@@ -18,6 +19,39 @@ class Phrasings:
 
 def phrasings(*train, test=()):
     return Phrasings(tuple(train), tuple(test))
+
+
+REQUESTS = ("{}.", "Please {}.", "Could you {}?", "Can you {}?", "I need you to {}.", "I want you to {}.", "Now {}.", "Would you {}?",
+            "Can you please {}?", "Kindly {}.", "Your task: {}.", "Help me to {}.", "I would like you to {}.")
+
+
+def requests(*actions, test=()):
+    """Every action ("sort these numbers: {l}") asked in every way, as far as tests do not ask it so. What the action is about may stand
+    behind it, as given, or in front."""
+    train = []
+    for action in actions:
+        body, colon, subject = re.match(r"(.*?)(?:(: )(\{\w\}))?$", action, re.DOTALL).groups()
+        for request in REQUESTS:
+            made = request.format(body)
+            made = made[0].upper() + made[1:]
+            if not colon:
+                train.append(made)
+                continue
+            train += [(made[:-1] if made[-1] == "." else made) + end + subject
+                      for end in ((": ", ":\n", " - ") if made[-1] == "." else (" ", "\n"))]
+            train.append(f"{subject}\n{made}")
+    return Phrasings(tuple(t for t in dict.fromkeys(train) if t not in test), tuple(test))
+
+
+def either(first, *others):
+    """The phrasings of all of them."""
+    test = tuple(t for p in (first, *others) for t in p.test)
+    return Phrasings(tuple(dict.fromkeys(t for p in (first, *others) for t in p.train if t not in test)), test)
+
+
+ONSETS = "b c d f g h j k l m n p r s t v w z br ch cl dr fl gr pl pr sh sl sp st th tr".split()
+VOWELS = "a e i o u ai ea ee io oo ou".split()
+CODAS = "b d ck g k l m n nd ng nt p r rd rt s st t x".split()
 
 
 class Draw(random.Random):
@@ -40,6 +74,23 @@ class Draw(random.Random):
 
     def between(self, low, high):
         return self.randint(low, high)
+
+    def syllables(self, low=1, high=4):
+        """A word that does not exist, so that it can only be copied."""
+        text = ""
+        for _ in range(self.between(low, high)):
+            text += self.choice(ONSETS) + self.choice(VOWELS) + (self.choice(CODAS) if self.chance(0.4) else "")
+        return text
+
+    def identifier(self, words):
+        """A name of a function, parameter or key: real words, invented ones, letters; in one of the usual styles."""
+        parts = [self.choice(words) if self.chance(0.4) else self.syllables(1, 3) for _ in range(self.choice((1, 1, 2, 2, 3)))]
+        style = self.random()
+        if style < 0.7:
+            return "_".join(parts)
+        if style < 0.85:
+            return parts[0] + "".join(p.capitalize() for p in parts[1:])
+        return "-".join(parts)
 
     def code(self, digits):
         return "".join(self.choice("0123456789") for _ in range(digits))

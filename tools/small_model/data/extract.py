@@ -1,7 +1,7 @@
 """A record told in prose, and the JSON object that holds its fields."""
 import json
 
-from .draw import phrasings
+from .draw import phrasings, requests
 from .words import ADJECTIVES, CITIES, COLOURS, DAYS, FOODS, JOBS, MONTHS, NAMES, OBJECTS, PLACES, PRODUCTS, SURNAMES
 
 
@@ -77,12 +77,26 @@ KINDS = {
                         test=("{quantity} portions of {dish} go to {customer} at table {table}. The bill is {paid}.", ))),
 }
 
-REQUESTS = phrasings("Extract the fields {f} as JSON.",
-                     "Turn this text into JSON with the keys {f}.",
-                     "Give me a JSON object with {f}.",
-                     "Write the following as JSON. Use the keys {f}.",
-                     "Read the text and return JSON with the fields {f}.",
-                     test=("Please extract {f} from the text as a JSON object.", "Return the fields {f} of this text as JSON."))
+TEXT = ("the text", "this text", "the text below", "what follows", "the following text", "this sentence", "it", "the note")
+FIELDS = ("{f}", "the fields {f}", "the keys {f}", "the values of {f}", "exactly {f}", "only {f}", "the entries {f}")
+ACTIONS = ("extract {F} from {T} as JSON", "return {F} as a JSON object", "return {F} of {T} in JSON", "give me {F} as JSON",
+           "turn {T} into JSON with {F}", "write {T} as JSON with {F}", "read {T} and return JSON with {F}",
+           "find {F} in {T} and answer in JSON", "make a JSON object with {F} out of {T}", "put {F} into a JSON object",
+           "convert {T} to JSON; use {F}", "pull {F} out of {T} as a JSON object", "answer with JSON that has {F}", "list {F} as JSON")
+REQUESTS = requests(*(action.replace("{F}", fields).replace("{T}", text) for action in ACTIONS for fields in FIELDS for text in TEXT),
+                    test=("Please extract {f} from the text as a JSON object.", "Return the fields {f} of this text as JSON."))
+JOINS = (", ", ", ", ", ", " and ", "; ", " | ")
+
+
+def renamed(draw, record):
+    """In training keys are often called otherwise, and the request says what they stand for."""
+    if draw.split != "train" or not draw.chance(0.5):
+        return {key: (key, value) for key, value in record.items()}
+    names = {}
+    for key, value in record.items():
+        name = draw.identifier(list(record)) if draw.chance(0.6) else key
+        names.setdefault(name, (key, value))
+    return names
 
 
 def told(value):
@@ -99,9 +113,11 @@ def question(draw):
     keys = list(record)
     if draw.chance(0.5):
         keys = draw.sample(keys, draw.between(2, len(keys)))
-    request = draw.phrase(REQUESTS, f=", ".join(keys))
+    names = renamed(draw, {k: record[k] for k in keys})
+    shown = [name if name == key else f"{name} (the {key})" for name, (key, _) in names.items()]
+    request = draw.phrase(REQUESTS, f=(draw.choice(JOINS) if draw.split == "train" else ", ").join(shown))
     content = f"{request}\n\n{text}" if draw.chance(0.7) else f"{text}\n\n{request}"
-    return content, {k: record[k] for k in keys}
+    return content, {name: value for name, (_, value) in names.items()}
 
 
 def turn(draw):

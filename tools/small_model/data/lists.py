@@ -1,5 +1,5 @@
 """Operations on short lists and words. Answers follow at once where looking suffices, and after counting where it does not."""
-from .draw import phrasings
+from .draw import either, phrasings, requests
 from .words import WORDS
 
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
@@ -25,65 +25,130 @@ def sort_numbers(draw):
     return text, "", comma(sorted(items, reverse=down))
 
 
-SORT = phrasings("Sort these numbers from smallest to largest: {l}",
-                 "Put these numbers in order, smallest first: {l}",
-                 "Sort in ascending order: {l}",
-                 "Arrange from low to high: {l}",
-                 test=("Please sort the numbers {l} from smallest to largest.", "Order these numbers from low to high: {l}"))
-SORT_DOWN = phrasings("Sort these numbers from largest to smallest: {l}",
-                      "Put these numbers in order, largest first: {l}",
-                      "Sort in descending order: {l}",
-                      "Arrange from high to low: {l}",
-                      test=("Please sort the numbers {l} from largest to smallest.", "Order these numbers from high to low: {l}"))
-REVERSE = phrasings("Reverse this list: {l}",
-                    "Write this list backwards: {l}",
-                    "Give these items in reverse order: {l}",
-                    "Turn the order of this list around: {l}",
-                    test=("Please reverse the list {l}.", "Write these items in reverse order: {l}"))
-COUNT = phrasings("How many items are in this list? {l}",
-                  "Count the items: {l}",
-                  "How many entries does this list have? {l}",
-                  test=("Please count the items in this list: {l}", "How many entries are there? {l}"))
-LARGEST = phrasings("What is the largest number? {l}",
-                    "Which of these numbers is the largest? {l}",
-                    "Find the maximum: {l}",
-                    "Which number is the biggest? {l}",
-                    test=("Please find the largest number: {l}", "What is the maximum of these numbers? {l}"))
-SMALLEST = phrasings("What is the smallest number? {l}",
-                     "Which of these numbers is the smallest? {l}",
-                     "Find the minimum: {l}",
-                     "Which number is the least? {l}",
-                     test=("Please find the smallest number: {l}", "What is the minimum of these numbers? {l}"))
-NTH = phrasings("What is the {o} item of this list? {l}",
-                "Which item is {o} in this list? {l}",
-                "Give me the {o} entry: {l}",
-                test=("Please tell me the {o} item: {l}", "What is the {o} entry of this list? {l}"))
-LAST = phrasings("What is the last item of this list? {l}",
-                 "Which item is last in this list? {l}",
-                 "Give me the last entry: {l}",
-                 test=("Please tell me the last item: {l}", "What is the last entry of this list? {l}"))
-TIMES = phrasings("How often does {w} occur in this list? {l}",
-                  "Count how many times {w} appears: {l}",
-                  test=("How many times does {w} occur? {l}", "Please count how often {w} appears: {l}"))
-UPPER = phrasings("Write in capital letters: {w}",
-                  "Turn this into upper case: {w}",
-                  "Write {w} in upper case.",
-                  test=("Please write {w} in capital letters.", ))
-SPELL = phrasings("Spell the word {w}.",
-                  "Write the letters of {w}, separated by dashes.",
-                  "How do you spell {w}?",
-                  test=("Please spell {w}.", "Give me the letters of the word {w}."))
-JOIN = phrasings("Join these words with dashes: {l}",
-                 "Write these words with dashes between them: {l}",
-                 test=("Please join the words {l} with dashes.", ))
-UNIQUE = phrasings("Remove repeated items: {l}",
-                   "Keep each item only once: {l}",
-                   "Drop the duplicates: {l}",
-                   test=("Please remove the duplicates: {l}", "Write each item of this list only once: {l}"))
-WITHOUT = phrasings("Remove {w} from this list: {l}",
-                    "Write this list without {w}: {l}",
-                    test=("Please take {w} out of this list: {l}", "Drop {w} from the list {l}."))
-EVEN = phrasings("Which of these numbers are even? {l}", "Keep only the even numbers: {l}", test=("Please pick the even numbers: {l}", ))
+SORT = requests("sort these numbers from smallest to largest: {l}",
+                "put these numbers in order, smallest first: {l}",
+                "sort in ascending order: {l}",
+                "arrange from low to high: {l}",
+                "order these values from small to large: {l}",
+                "write these numbers in rising order: {l}",
+                "rank the numbers, the smallest one first: {l}",
+                "sort the list {l} upwards",
+                "bring {l} into ascending order",
+                "sort {l} from lowest to highest",
+                "list {l} from the least to the greatest",
+                test=("Please sort the numbers {l} from smallest to largest.", "Order these numbers from low to high: {l}"))
+SORT_DOWN = requests("sort these numbers from largest to smallest: {l}",
+                     "put these numbers in order, largest first: {l}",
+                     "sort in descending order: {l}",
+                     "arrange from high to low: {l}",
+                     "order these values from large to small: {l}",
+                     "write these numbers in falling order: {l}",
+                     "rank the numbers, the largest one first: {l}",
+                     "sort the list {l} downwards",
+                     "bring {l} into descending order",
+                     "sort {l} from highest to lowest",
+                     "list {l} from the greatest to the least",
+                     test=("Please sort the numbers {l} from largest to smallest.", "Order these numbers from high to low: {l}"))
+REVERSE = requests("reverse this list: {l}",
+                   "write this list backwards: {l}",
+                   "give these items in reverse order: {l}",
+                   "turn the order of this list around: {l}",
+                   "reverse the order of these entries: {l}",
+                   "reverse {l}",
+                   "write {l} from the end to the start",
+                   "list these from last to first: {l}",
+                   "flip this list: {l}",
+                   test=("Please reverse the list {l}.", "Write these items in reverse order: {l}"))
+COUNT = either(
+    requests("count the items: {l}", "count the entries of this list: {l}", "say how many items this list has: {l}",
+             "count how many things are named: {l}", "find the length of this list: {l}", "count {l}"),
+    phrasings("How many items are in this list? {l}",
+              "How many entries does this list have? {l}",
+              "{l}\nHow many items is that?",
+              "How long is this list? {l}",
+              "How many things are listed? {l}",
+              test=("Please count the items in this list: {l}", "How many entries are there? {l}")))
+LARGEST = either(
+    requests("find the maximum: {l}", "pick the largest number: {l}", "tell me the biggest number: {l}", "name the highest value: {l}",
+             "choose the greatest of these: {l}", "find the largest of {l}"),
+    phrasings("What is the largest number? {l}",
+              "Which of these numbers is the largest? {l}",
+              "Which number is the biggest? {l}",
+              "{l}\nWhich one is the largest?",
+              "What is the highest of {l}?",
+              test=("Please find the largest number: {l}", "What is the maximum of these numbers? {l}")))
+SMALLEST = either(
+    requests("find the minimum: {l}", "pick the smallest number: {l}", "tell me the least number: {l}", "name the lowest value: {l}",
+             "choose the smallest of these: {l}", "find the smallest of {l}"),
+    phrasings("What is the smallest number? {l}",
+              "Which of these numbers is the smallest? {l}",
+              "Which number is the least? {l}",
+              "{l}\nWhich one is the smallest?",
+              "What is the lowest of {l}?",
+              test=("Please find the smallest number: {l}", "What is the minimum of these numbers? {l}")))
+NTH = either(
+    requests("give me the {o} entry: {l}", "name the {o} item: {l}", "pick the {o} element: {l}", "take the {o} item of this list: {l}",
+             "find the {o} word: {l}", "write the {o} entry of {l}"),
+    phrasings("What is the {o} item of this list? {l}",
+              "Which item is {o} in this list? {l}",
+              "{l}\nWhich one is the {o}?",
+              "Which entry comes {o}? {l}",
+              "What stands {o} in {l}?",
+              test=("Please tell me the {o} item: {l}", "What is the {o} entry of this list? {l}")))
+LAST = either(
+    requests("give me the last entry: {l}", "name the last item: {l}", "pick the last element: {l}",
+             "take the last item of this list: {l}", "write the last entry of {l}"),
+    phrasings("What is the last item of this list? {l}",
+              "Which item is last in this list? {l}",
+              "{l}\nWhich one is the last?",
+              "Which entry comes last? {l}",
+              "What stands last in {l}?",
+              test=("Please tell me the last item: {l}", "What is the last entry of this list? {l}")))
+TIMES = either(
+    requests("count how many times {w} appears: {l}", "count {w} in this list: {l}", "say how often {w} is named: {l}",
+             "find out how many times {w} stands here: {l}"),
+    phrasings("How often does {w} occur in this list? {l}",
+              "How often is {w} listed? {l}",
+              "{l}\nHow many times is {w} in it?",
+              "How many times can you find {w}? {l}",
+              test=("How many times does {w} occur? {l}", "Please count how often {w} appears: {l}")))
+UPPER = requests("write in capital letters: {w}",
+                 "turn this into upper case: {w}",
+                 "write {w} in upper case",
+                 "change {w} to capitals",
+                 "put {w} in capital letters",
+                 "make {w} upper case",
+                 test=("Please write {w} in capital letters.", ))
+SPELL = either(
+    requests("spell the word {w}", "write the letters of {w}, separated by dashes", "spell {w} letter by letter",
+             "list the letters of {w}", "take {w} apart into letters"),
+    phrasings("How do you spell {w}?", "How is {w} spelled?", test=("Please spell {w}.", "Give me the letters of the word {w}.")))
+JOIN = requests("join these words with dashes: {l}",
+                "write these words with dashes between them: {l}",
+                "connect these words by dashes: {l}",
+                "put dashes between these words: {l}",
+                "join {l} with a dash",
+                "glue these together with dashes: {l}",
+                test=("Please join the words {l} with dashes.", ))
+UNIQUE = requests("remove repeated items: {l}",
+                  "keep each item only once: {l}",
+                  "drop the duplicates: {l}",
+                  "delete what occurs twice: {l}",
+                  "list every item once: {l}",
+                  "clean this list of repetitions: {l}",
+                  "remove the repetitions from {l}",
+                  test=("Please remove the duplicates: {l}", "Write each item of this list only once: {l}"))
+WITHOUT = requests("remove {w} from this list: {l}",
+                   "write this list without {w}: {l}",
+                   "delete {w}: {l}",
+                   "leave {w} out: {l}",
+                   "strike {w} from the list: {l}",
+                   "cross out {w} in {l}",
+                   "remove {w} from {l}",
+                   test=("Please take {w} out of this list: {l}", "Drop {w} from the list {l}."))
+EVEN = either(
+    requests("keep only the even numbers: {l}", "list the even numbers: {l}", "find all even numbers: {l}", "take the even ones: {l}"),
+    phrasings("Which of these numbers are even? {l}", "Which ones are even? {l}", test=("Please pick the even numbers: {l}", )))
 
 
 def reverse(draw):

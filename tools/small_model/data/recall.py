@@ -7,10 +7,12 @@ from .draw import phrasings
 from .filler import sentence
 from .words import ADJECTIVES, ANIMALS, NAMES, SURNAMES, WORDS
 
-SENTENCE_TOKENS = 11.0  # measured over the filler with the tokenizer that is committed; only steers lengths
+SENTENCE_TOKENS = 11.5  # measured over the filler with the tokenizer that is committed; only steers lengths
 
-INTROS = phrasings("Read the text and answer the question below.", "Here is a long text. Remember what matters in it.",
-                   "Read this text carefully. There will be questions about it.", "Below is a text with some facts hidden in it.",
+INTROS = phrasings("Read the text and answer the question below.",
+                   "Here is a long text. Remember what matters in it.",
+                   "Read this text carefully. There will be questions about it.",
+                   "Below is a text with some facts hidden in it.",
                    test=("Please read the following text. A question follows.", "Here is a text. Answer what is asked about it."))
 
 
@@ -22,38 +24,89 @@ class Kind:
 
 
 def pair_key(draw):
+    if draw.split == "train" and draw.chance(0.25):
+        return f"{draw.syllables(2, 3)} {draw.choice(ANIMALS)}"
     return f"{draw.choice(ADJECTIVES)} {draw.choice(ANIMALS)}"
 
 
 def person_key(draw):
+    if draw.split == "train" and draw.chance(0.25):
+        return f"{draw.syllables(1, 3).capitalize()} {draw.syllables(1, 3).capitalize()}"
     return f"{draw.choice(NAMES)} {draw.choice(SURNAMES)}"
 
 
 KINDS = {
-    "passkey": Kind(lambda draw: "", lambda draw: draw.code(5),
-                    phrasings("The pass key is {v}. Remember it.", "Remember that the pass key is {v}.", "Note: the pass key is {v}.",
-                              test=("Do not forget this: the pass key is {v}.",)),
-                    phrasings("What is the pass key?", "Which pass key was mentioned in the text?", "Tell me the pass key.",
-                              test=("What was the pass key in the text?", "Please give me the pass key.")),
-                    "The pass key is {v}."),
-    "code": Kind(pair_key, lambda draw: draw.code(4),
-                 phrasings("The code of the {k} is {v}.", "For the {k} the code is {v}.", "Note: the code of the {k} is {v}.",
-                           test=("Remember that the code of the {k} is {v}.",)),
-                 phrasings("What is the code of the {k}?", "Tell me the code of the {k}.", "Which code does the {k} have?",
-                           test=("What code was given for the {k}?", "Please give me the code of the {k}.")),
-                 "The code of the {k} is {v}."),
-    "phone": Kind(person_key, lambda draw: draw.code(6),
-                  phrasings("The phone number of {k} is {v}.", "{k} has the phone number {v}.", "You can call {k} at {v}.",
-                            test=("The number to call {k} is {v}.",)),
-                  phrasings("What is the phone number of {k}?", "Tell me the phone number of {k}.", "How can I call {k}?",
-                            test=("Which phone number does {k} have?", "Please give me the phone number of {k}.")),
-                  "The phone number of {k} is {v}."),
-    "word": Kind(person_key, lambda draw: f"{draw.choice(WORDS)} {draw.choice(WORDS)}",
-                 phrasings("The secret words of {k} are {v}.", "{k} chose the secret words {v}.",
-                           test=("Remember that the secret words of {k} are {v}.",)),
-                 phrasings("What are the secret words of {k}?", "Tell me the secret words of {k}.",
-                           test=("Which secret words did {k} choose?",)),
-                 "The secret words of {k} are {v}."),
+    "passkey": Kind(
+        lambda draw: "", lambda draw: draw.code(5),
+        phrasings("The pass key is {v}. Remember it.",
+                  "Remember that the pass key is {v}.",
+                  "Note: the pass key is {v}.",
+                  test=("Do not forget this: the pass key is {v}.", )),
+        phrasings("What is the pass key?",
+                  "Which pass key was mentioned in the text?",
+                  "Tell me the pass key.",
+                  "Give me the pass key.",
+                  "I need the pass key.",
+                  "The pass key, please.",
+                  "Do you remember the pass key?",
+                  "Say the pass key.",
+                  test=("What was the pass key in the text?", "Please give me the pass key.")), "The pass key is {v}."),
+    "code": Kind(
+        pair_key, lambda draw: draw.code(4),
+        phrasings("The code of the {k} is {v}.",
+                  "For the {k} the code is {v}.",
+                  "Note: the code of the {k} is {v}.",
+                  "The {k} has the code {v}.",
+                  "Code of the {k}: {v}.",
+                  "As for the {k}, its code is {v}.",
+                  "{v} is the code of the {k}.",
+                  test=("Remember that the code of the {k} is {v}.", )),
+        phrasings("What is the code of the {k}?",
+                  "Tell me the code of the {k}.",
+                  "Which code does the {k} have?",
+                  "The {k}: what is its code?",
+                  "Find the code of the {k}.",
+                  "I need the code of the {k}.",
+                  "What was the code of the {k}?",
+                  "Code of the {k}?",
+                  "Which code belongs to the {k}?",
+                  "Look up the code of the {k}.",
+                  "Do you remember the code of the {k}?",
+                  test=("What code was given for the {k}?", "Please give me the code of the {k}.")), "The code of the {k} is {v}."),
+    "phone": Kind(
+        person_key, lambda draw: draw.code(6),
+        phrasings("The phone number of {k} is {v}.",
+                  "{k} has the phone number {v}.",
+                  "You can call {k} at {v}.",
+                  "Call {k} at {v}.",
+                  "Phone number of {k}: {v}.",
+                  "{v} is the phone number of {k}.",
+                  "If you need {k}, dial {v}.",
+                  test=("The number to call {k} is {v}.", )),
+        phrasings("What is the phone number of {k}?",
+                  "Tell me the phone number of {k}.",
+                  "How can I call {k}?",
+                  "{k}: which number is it?",
+                  "Find the phone number of {k}.",
+                  "I need the phone number of {k}.",
+                  "What was the phone number of {k}?",
+                  "Which number belongs to {k}?",
+                  "Look up the number of {k}.",
+                  "What number do I call for {k}?",
+                  test=("Which phone number does {k} have?", "Please give me the phone number of {k}.")),
+        "The phone number of {k} is {v}."),
+    "word": Kind(
+        person_key, lambda draw: f"{draw.choice(WORDS)} {draw.choice(WORDS)}",
+        phrasings("The secret words of {k} are {v}.",
+                  "{k} chose the secret words {v}.",
+                  test=("Remember that the secret words of {k} are {v}.", )),
+        phrasings("What are the secret words of {k}?",
+                  "Tell me the secret words of {k}.",
+                  "Find the secret words of {k}.",
+                  "I need the secret words of {k}.",
+                  "What were the secret words of {k}?",
+                  "Which secret words belong to {k}?",
+                  test=("Which secret words did {k} choose?", )), "The secret words of {k} are {v}."),
 }
 
 
@@ -111,7 +164,7 @@ def conversation(draw, longest):
     """Lengths are even on a logarithmic scale; half of the short documents are all needles."""
     name = draw.choice(("passkey", "code", "code", "phone", "word"))
     low, high = 96, max(128, longest - 220)
-    tokens = int(low * (high / low) ** draw.random())
+    tokens = int(low * (high / low)**draw.random())
     dense = name != "passkey" and draw.chance(0.5 if tokens <= 1024 else 0.15)
     needles = max(2, min(int(tokens / 20), 96)) if dense else None
     return document(draw, name, tokens, draw.between(2, 8), needles)

@@ -2,9 +2,10 @@
 
 A story is a fixed frame; the animal decides which one, so that the same request always gets the same story.
 """
+import json
 from pathlib import Path
 
-from .draw import phrasings
+from .draw import phrasings, requests
 from .filler import sentence
 from .words import ADJECTIVES, ANIMALS, NAMES, OBJECTS, PLACES, WORDS
 
@@ -14,12 +15,17 @@ ASKS = phrasings("Tell me a story about a {a} and a {o} in the {p}.",
                  "I want to hear a story with a {a} and a {o}. It should take place near the {p}.",
                  "Can you tell me a story of a {a}, a {o} and a {p}?",
                  test=("Please write a story about a {a} and a {o} near the {p}.", "Make up a short story with a {a}, a {o} and a {p}."))
-COPY = phrasings("Repeat this text: {t}",
-                 "Copy the following text: {t}",
-                 "Say this again: {t}",
-                 "Write exactly this: {t}",
-                 "Repeat after me: {t}",
-                 test=("Please copy this text: {t}", "Repeat the following words: {t}"))
+COPY = requests("repeat this text: {t}",
+                "copy the following text: {t}",
+                "say this again: {t}",
+                "write exactly this: {t}",
+                "repeat after me: {t}",
+                "copy this: {t}",
+                "give this back word for word: {t}",
+                "write this once more: {t}",
+                "print these words: {t}",
+                "echo: {t}",
+                test=("Please copy this text: {t}", "Repeat the following words: {t}"))
 
 
 def story(draw):
@@ -28,7 +34,22 @@ def story(draw):
     return draw.phrase(ASKS, a=animal, o=thing, p=place), frame.format(a=animal, o=thing, p=place)
 
 
+def invented(draw):
+    """What no habit helps with: it has to be copied piece by piece."""
+    kind = draw.randrange(4)
+    if kind == 0:
+        return " ".join(draw.syllables() for _ in range(draw.between(1, 10)))
+    if kind == 1:
+        return " ".join(draw.identifier(WORDS) for _ in range(draw.between(1, 6)))
+    if kind == 2:
+        return "".join(
+            draw.choice("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:") for _ in range(draw.between(4, 24)))
+    return json.dumps({draw.identifier(WORDS): draw.choice((draw.between(0, 9999), draw.syllables())) for _ in range(draw.between(1, 4))})
+
+
 def passage(draw):
+    if draw.split == "train" and draw.chance(0.4):
+        return invented(draw)
     kind = draw.randrange(5)
     if kind == 0:
         return " ".join(draw.choice(WORDS) for _ in range(draw.between(3, 14)))

@@ -6,20 +6,15 @@ from .tool_catalog import FUNCTIONS
 from .words import WORDS
 
 NO_FUNCTION = "I have no function for that."
-VERBS = "get set find make call run check read show load".split()
 
 
 def function_name(draw, names):
-    """Now and then in training a name that says nothing, so that only the description tells and names have to be copied."""
-    if draw.split == "train" and draw.chance(0.35):
-        return f"{draw.choice(VERBS)}_{draw.choice(WORDS)}" if draw.chance(0.7) else f"{draw.choice(WORDS)}_{draw.choice(WORDS)}"
-    return draw.phrase(names)
+    """In training mostly a name that says nothing, so that only the description tells and names have to be copied."""
+    return draw.identifier(WORDS) if draw.split == "train" and draw.chance(0.6) else draw.phrase(names)
 
 
 def parameter_name(draw, names):
-    if draw.split == "train" and draw.chance(0.25):
-        return draw.choice(WORDS) if draw.chance(0.6) else f"{draw.choice(WORDS)}_{draw.choice(WORDS)}"
-    return draw.phrase(names)
+    return draw.identifier(WORDS) if draw.split == "train" and draw.chance(0.5) else draw.phrase(names)
 
 
 class Offer:
@@ -37,9 +32,25 @@ class Offer:
 
     def schema(self):
         properties = {self.names[s]: {"type": p.kind, "description": p.about} for s, p in self.function.parameters.items()}
-        return {"type": "function",
-                "function": {"name": self.name, "description": self.function.about,
-                             "parameters": {"type": "object", "properties": properties, "required": list(properties)}}}
+        return {
+            "type": "function", "function": {
+                "name": self.name, "description": self.function.about,
+                "parameters": {"type": "object", "properties": properties, "required": list(properties)}
+            }
+        }
+
+
+ORDERS = frozenset(
+    "Add Book Change Check Convert Find Get Give Look Remind Reserve Send Set Show Switch Tell Text Translate Turn Wake Write".split())
+WAYS = ("Please {}", "Could you {}", "Can you {}", "I need you to {}", "Now {}", "I would like you to {}", "Would you {}", "Kindly {}")
+
+
+def polite(draw, ask):
+    """An order in other clothes, in half of the training questions."""
+    if draw.split != "train" or ask.split()[0] not in ORDERS or draw.chance(0.5):
+        return ask
+    made = draw.choice(WAYS).format(ask[0].lower() + ask[1:])
+    return made[:-1] + "?" if made.endswith(".") and made.startswith(("Could", "Can", "Would")) else made
 
 
 class Call:
@@ -49,7 +60,7 @@ class Call:
         function = offer.function
         values = {s: p.make(draw) for s, p in function.parameters.items()}
         shown = {s: {True: "on", False: "off"}[v] if isinstance(v, bool) else v for s, v in values.items()}
-        self.ask = draw.phrase(function.asks, **shown)
+        self.ask = polite(draw, draw.phrase(function.asks, **shown))
         self.name = offer.name
         self.arguments = {offer.names[s]: v for s, v in values.items()}
         self.result = function.result(draw, values)
@@ -62,9 +73,10 @@ class Call:
 def call_turn(calls, ask):
     """The request, the calls, their results, the answer."""
     names = " and ".join(c.name for c in calls)
-    messages = [{"role": "user", "content": ask},
-                {"role": "assistant", "reasoning_content": f"I call {names}.", "content": "",
-                 "tool_calls": [c.message_part(i) for i, c in enumerate(calls, 1)]}]
+    messages = [{"role": "user", "content": ask}, {
+        "role": "assistant", "reasoning_content": f"I call {names}.", "content": "",
+        "tool_calls": [c.message_part(i) for i, c in enumerate(calls, 1)]
+    }]
     messages += [{"role": "tool", "tool_call_id": f"call_{i}", "content": json.dumps(c.result)} for i, c in enumerate(calls, 1)]
     return messages + [{"role": "assistant", "content": " ".join(c.answer for c in calls)}]
 
@@ -105,8 +117,10 @@ def turn(draw, offers, kind):
     return call_turn(calls, joined(c.ask for c in calls) if kind == "parallel" else calls[0].ask)
 
 
-SYSTEMS = phrasings("You can use functions.", "You are a helpful assistant with functions.", "Use the functions when they help.",
-                    test=("You are an assistant that can call functions.",))
+SYSTEMS = phrasings("You can use functions.",
+                    "You are a helpful assistant with functions.",
+                    "Use the functions when they help.",
+                    test=("You are an assistant that can call functions.", ))
 
 
 def conversation(draw, kinds=("single", "single", "parallel", "none")):
