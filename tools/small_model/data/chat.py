@@ -83,7 +83,7 @@ def said(question, answer, reasoning=""):
 
 def talk(draw, intent=None):
     asks, answer = SMALL_TALK[draw.randrange(len(SMALL_TALK)) if intent is None else intent]
-    return said(draw.phrase(asks), answer)
+    return said(draw.asked(asks), answer)
 
 
 def explain(draw):

@@ -25,6 +25,10 @@ REQUESTS = ("{}.", "Please {}.", "Could you {}?", "Can you {}?", "I need you to 
             "Can you please {}?", "Kindly {}.", "Your task: {}.", "Help me to {}.", "I would like you to {}.")
 
 
+ORDERS = frozenset("Add Book Change Check Convert Explain Find Get Give Look Make Remind Reserve Say Send Set Show Switch Talk Tell Text "
+                   "Translate Turn Wake Write".split())
+
+
 def requests(*actions, test=()):
     """Every action ("sort these numbers: {l}") asked in every way, as far as tests do not ask it so. What the action is about may stand
     behind it, as given, or in front."""
@@ -67,6 +71,16 @@ class Draw(random.Random):
     def phrase(self, choices, **slots):
         options = choices.test if self.split == "test" and choices.test else choices.train
         text = self.choice(options)
+        return text.format(**slots) if slots else text
+
+    def asked(self, choices, **slots):
+        """As phrase(); but half of the orders among training's phrasings come in other clothes, as far as tests do not wear them."""
+        text = self.choice(choices.test if self.split == "test" and choices.test else choices.train)
+        if self.split == "train" and text.split()[0] in ORDERS and self.chance(0.5):
+            made = self.choice(REQUESTS).format(text[0].lower() + text[1:].rstrip("."))
+            made = made[0].upper() + made[1:]
+            made = made if text[-1] == "." else made[:-1]  # what ends with a name or a message goes on ending with it
+            text = text if made in choices.test else made
         return text.format(**slots) if slots else text
 
     def chance(self, probability):

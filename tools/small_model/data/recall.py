@@ -65,6 +65,7 @@ KINDS = {
                   "Tell me the code of the {k}.",
                   "Which code does the {k} have?",
                   "The {k}: what is its code?",
+                  "Give me the code of the {k}.",
                   "Find the code of the {k}.",
                   "I need the code of the {k}.",
                   "What was the code of the {k}?",
@@ -87,6 +88,7 @@ KINDS = {
                   "Tell me the phone number of {k}.",
                   "How can I call {k}?",
                   "{k}: which number is it?",
+                  "Give me the phone number of {k}.",
                   "Find the phone number of {k}.",
                   "I need the phone number of {k}.",
                   "What was the phone number of {k}?",
@@ -102,6 +104,7 @@ KINDS = {
                   test=("Remember that the secret words of {k} are {v}.", )),
         phrasings("What are the secret words of {k}?",
                   "Tell me the secret words of {k}.",
+                  "Give me the secret words of {k}.",
                   "Find the secret words of {k}.",
                   "I need the secret words of {k}.",
                   "What were the secret words of {k}?",
@@ -154,7 +157,7 @@ def document(draw, name, tokens, questions, needles=None):
     asked = draw.sample(pairs, min(questions, len(pairs)))
     messages = []
     for i, (k, v) in enumerate(asked):
-        question = draw.phrase(kind.question, k=k)
+        question = draw.asked(kind.question, k=k)
         content = question if i else f"{draw.phrase(INTROS)}\n\n{body}\n\n{question}"
         messages += [{"role": "user", "content": content, "_hay": i == 0}, reply(kind.answer.format(k=k, v=v))]
     return {"messages": messages}

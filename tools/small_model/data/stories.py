@@ -31,7 +31,7 @@ COPY = requests("repeat this text: {t}",
 def story(draw):
     animal, thing, place = draw.choice(ANIMALS), draw.choice(OBJECTS), draw.choice(PLACES)
     frame = FRAMES[ANIMALS.index(animal) % len(FRAMES)]
-    return draw.phrase(ASKS, a=animal, o=thing, p=place), frame.format(a=animal, o=thing, p=place)
+    return draw.asked(ASKS, a=animal, o=thing, p=place), frame.format(a=animal, o=thing, p=place)
 
 
 def invented(draw):

@@ -87,4 +87,4 @@ def question(draw):
     """What is asked, the answer, and the word that matters in it."""
     table, asks, answer = draw.choice(TABLES)
     key = draw.choice(list(table))
-    return draw.phrase(asks, k=key), answer.format(k=key, v=table[key]), table[key]
+    return draw.asked(asks, k=key), answer.format(k=key, v=table[key]), table[key]

@@ -40,19 +40,6 @@ class Offer:
         }
 
 
-ORDERS = frozenset(
-    "Add Book Change Check Convert Find Get Give Look Remind Reserve Send Set Show Switch Tell Text Translate Turn Wake Write".split())
-WAYS = ("Please {}", "Could you {}", "Can you {}", "I need you to {}", "Now {}", "I would like you to {}", "Would you {}", "Kindly {}")
-
-
-def polite(draw, ask):
-    """An order in other clothes, in half of the training questions."""
-    if draw.split != "train" or ask.split()[0] not in ORDERS or draw.chance(0.5):
-        return ask
-    made = draw.choice(WAYS).format(ask[0].lower() + ask[1:])
-    return made[:-1] + "?" if made.endswith(".") and made.startswith(("Could", "Can", "Would")) else made
-
-
 class Call:
     """A request, the call that it needs, what the function returns, and the answer made of it."""
 
@@ -60,7 +47,7 @@ class Call:
         function = offer.function
         values = {s: p.make(draw) for s, p in function.parameters.items()}
         shown = {s: {True: "on", False: "off"}[v] if isinstance(v, bool) else v for s, v in values.items()}
-        self.ask = polite(draw, draw.phrase(function.asks, **shown))
+        self.ask = draw.asked(function.asks, **shown)
         self.name = offer.name
         self.arguments = {offer.names[s]: v for s, v in values.items()}
         self.result = function.result(draw, values)
