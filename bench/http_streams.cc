@@ -1,6 +1,7 @@
 // bench_http: what the http room costs. Clients run in a process of their own, so that the figures are the server's alone.
 //
 //     build/release/bin/bench_http streams [STREAMS [SECONDS [LOOPS [WRITERS]]]]   CPU time per chunk, and how late chunks come
+//     build/release/bin/bench_http floor [STREAMS [SECONDS]]                       the same bytes by one thread that only calls send()
 //     build/release/bin/bench_http idle [CONNECTIONS]                              memory and CPU time of connections that wait
 #include <fmt/format.h>
 #include <sys/epoll.h>
@@ -87,7 +88,7 @@ int read_streams(uint16_t port, int count) {
       const std::string_view bytes(buffer, static_cast<size_t>(got));
       if (const size_t at = bytes.find("\"at\":"); at != std::string_view::npos)
         late.push_back(now_us() - std::atoll(bytes.data() + at + 5));
-      if (bytes.ends_with("\r\n0\r\n\r\n")) {
+      if (bytes.ends_with("0\r\n\r\n")) {
         ::epoll_ctl(poll, EPOLL_CTL_DEL, events[e].data.fd, nullptr);
         --open;
       }
@@ -148,6 +149,43 @@ int bench_streams(int count, double seconds, int loops, int writers) {
   return good ? 0 : 1;
 }
 
+// What the system takes: the same chunks to the same clients, without anything in front of send().
+int bench_floor(int count, double seconds) {
+  const ClientProcess clients(read_streams, count);
+  const int listening = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  if (::bind(listening, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(listening, 4096) != 0) return 1;
+  ::getsockname(listening, reinterpret_cast<sockaddr*>(&address), &size);
+  clients.start(ntohs(address.sin_port));
+  std::vector<int> sockets;
+  for (int i = 0; i < count; ++i) {
+    sockets.push_back(::accept(listening, nullptr, nullptr));
+    const int on = 1;
+    ::setsockopt(sockets.back(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  }
+  const int cycles = static_cast<int>(seconds / 0.025);
+  const std::string padding(180, 'x');
+  rusage used_before{}, used{};
+  getrusage(RUSAGE_SELF, &used_before);
+  auto next = Clock::now();
+  for (int c = 0; c < cycles; ++c) {
+    std::string chunk = fmt::format("data: {{\"at\":{},\"text\":\"{}\"}}\n\n", now_us(), padding);
+    chunk = fmt::format("{:x}\r\n{}\r\n", chunk.size(), chunk);
+    for (const int fd : sockets) ::send(fd, chunk.data(), chunk.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    std::this_thread::sleep_until(next += std::chrono::milliseconds(25));
+  }
+  getrusage(RUSAGE_SELF, &used);
+  for (const int fd : sockets) ::send(fd, "0\r\n\r\n", 5, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const double chunks = static_cast<double>(cycles) * count;
+  fmt::print("{} streams: send() alone: {:.2f} us CPU per chunk\n", count,
+             (seconds_of(used.ru_utime) + seconds_of(used.ru_stime) - seconds_of(used_before.ru_utime) - seconds_of(used_before.ru_stime)) *
+                 1e6 / chunks);
+  return clients.finish() ? 0 : 1;
+}
+
 int open_idle(uint16_t port, int count) {
   allow_files(static_cast<rlim_t>(count) + 100);
   std::vector<RawPeer> peers;
@@ -187,7 +225,8 @@ int bench_idle(int count) {
 int main(int argc, char** argv) {
   const auto number = [&](int i, int otherwise) { return argc > i ? std::atoi(argv[i]) : otherwise; };
   if (argc > 1 && std::strcmp(argv[1], "streams") == 0) return bench_streams(number(2, 1000), number(3, 10), number(4, 1), number(5, 1));
+  if (argc > 1 && std::strcmp(argv[1], "floor") == 0) return bench_floor(number(2, 1000), number(3, 10));
   if (argc > 1 && std::strcmp(argv[1], "idle") == 0) return bench_idle(number(2, 10'000));
-  fmt::print(stderr, "usage: bench_http streams [STREAMS [SECONDS [LOOPS [WRITERS]]]] | idle [CONNECTIONS]\n");
+  fmt::print(stderr, "usage: bench_http streams [STREAMS [SECONDS [LOOPS [WRITERS]]]] | floor [STREAMS [SECONDS]] | idle [CONNECTIONS]\n");
   return 2;
 }

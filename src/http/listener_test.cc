@@ -338,7 +338,7 @@ TEST(Listener, SocketsAreNotInherited) {
 }
 
 TEST(Listener, DrainLetsOpenRequestsEnd) {
-  Echo server({}, 2);
+  Echo server;  // one loop, which has begun to drain once it closes the idle connection
   RawPeer idle(server.port()), busy(server.port()), reading(server.port());
   idle.send(post("x"));
   EXPECT_NE(idle.read_until("POST||x"), "");

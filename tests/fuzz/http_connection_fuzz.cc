@@ -38,7 +38,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }();
   if (size == 0) return 0;
   std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  RawPeer peer(listener->port());
+  static uint32_t count = 0;
+  RawPeer peer(listener->port(), 0, false, 1 + ++count % 0xFFFF00);
   if (!peer.connected()) return 0;
   const size_t piece = data[0] == 0 ? text.size() : 1 + data[0];
   for (int sends = 0; !text.empty(); ++sends) {
