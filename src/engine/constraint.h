@@ -25,7 +25,7 @@ class Constraint {
 
   virtual ~Constraint() = default;
 
-  // Words of a mask: one bit for each column of the logits, bit t % 32 of word t / 32.
+  // Words of a mask: bit t % 32 of word t / 32 is for token t. All tokens of the vocabulary have one; further ones are ignored.
   virtual size_t mask_words() const = 0;
   // What may come next. For kSome all of `mask` has been written: a set bit is a token that may come; if none is set, the choice ends
   // with kNothingAllowed.

@@ -60,7 +60,7 @@ Result<sched::RequestId> Engine::submit(sched::RequestSpec spec, Sink& sink, std
   BATON_TRY(sched::Scheduler::check(spec, options_.scheduler));  // here, since a long prompt takes a while to look through
   Constraints constraints;
   if (constraint) {
-    if (const int64_t words = (options_.scheduler.vocabulary + 31) / 32; static_cast<int64_t>(constraint->mask_words()) != words)
+    if (const int64_t words = (options_.scheduler.vocabulary + 31) / 32; static_cast<int64_t>(constraint->mask_words()) < words)
       return Error{Error::Kind::kInvalid, fmt::format("the constraint's masks have {} words; {} tokens need {}", constraint->mask_words(),
                                                       options_.scheduler.vocabulary, words)};
     for (int32_t c = 1; c < spec.choices; ++c) {

@@ -52,6 +52,11 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
   if (context > longest)
     return Error{Error::Kind::kInvalid,
                  fmt::format("{} {} exceeds the model's {} positions (max_position_embeddings)", o.context_flag, context, longest)};
+  const int64_t vocabulary = o.vocabulary > 0 ? o.vocabulary : checkpoint.config().vocab_size;
+  if (vocabulary > checkpoint.config().vocab_size)
+    return Error{Error::Kind::kInvalid,
+                 fmt::format("the tokenizer's ids go up to {}, and the model's vocabulary has {}; one of them is another model's",
+                             vocabulary - 1, checkpoint.config().vocab_size)};
   const int64_t available = available_memory();
   const int64_t memory = o.memory_bytes > 0 ? o.memory_bytes : available / 10 * 9;
   if (memory == 0) return Error{Error::Kind::kUnsupported, "the system does not say how much memory is available; give --memory"};
@@ -78,7 +83,7 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
     BATON_ASSIGN(e->budget_, cache::solve_budget(request));
   }
 
-  BATON_ASSIGN(auto executor, SerialExecutor::create(*e->model_, *e->backend_, e->budget_, context));
+  BATON_ASSIGN(auto executor, SerialExecutor::create(*e->model_, *e->backend_, e->budget_, context, vocabulary));
   EngineOptions options;
   options.plan_ahead = o.plan_ahead;
   options.max_mail = o.max_mail;
@@ -88,7 +93,7 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
                                   .host_pages = e->budget_.host_pages,
                                   .host_slots = e->budget_.host_slots},
                        .context_tokens = context,
-                       .vocabulary = checkpoint.config().vocab_size,
+                       .vocabulary = vocabulary,
                        .prefill_tokens = o.prefill_tokens,
                        .growth_tokens = o.growth_tokens,
                        .snapshot_tokens = o.snapshot_tokens,

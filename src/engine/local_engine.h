@@ -16,9 +16,10 @@ struct LocalOptions {
   cpu::BackendOptions backend;
   model::Numerics numerics;
   model::CacheTypes cache;
-  int64_t context_tokens = 0;               // 0: the model's max_position_embeddings
-  int32_t running = 16;                     // requests that run at once
-  int64_t memory_bytes = 0;                 // 0: nine tenths of what the system has available
+  int64_t context_tokens = 0;  // 0: the model's max_position_embeddings
+  int64_t vocabulary = 0;      // ids from here on are neither taken nor drawn: rows that fill up the model's matrix; 0: none do
+  int32_t running = 16;        // requests that run at once
+  int64_t memory_bytes = 0;    // 0: nine tenths of what the system has available
   int64_t pool_tokens = cache::kAutomatic;  // automatic: what is left, at most every running request's whole context
   int32_t snapshots = cache::kAutomatic;
   int64_t host_bytes = 0;

@@ -38,8 +38,8 @@ SerialExecutor::Workspace SerialExecutor::workspace(const model::Glm5Next& model
 }
 
 Result<std::unique_ptr<SerialExecutor>> SerialExecutor::create(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget,
-                                                               int64_t context_tokens) {
-  std::unique_ptr<SerialExecutor> e(new SerialExecutor(model, backend, budget, context_tokens));
+                                                               int64_t context_tokens, int64_t vocabulary) {
+  std::unique_ptr<SerialExecutor> e(new SerialExecutor(model, backend, budget, context_tokens, vocabulary));
   const int64_t slots = budget.slots;
   const Workspace workspace = SerialExecutor::workspace(model, slots, context_tokens);
   BATON_ASSIGN(e->pages_, backend.allocate(budget.pages * e->registry_.page_bytes()));
@@ -56,12 +56,13 @@ Result<std::unique_ptr<SerialExecutor>> SerialExecutor::create(model::Glm5Next& 
   return e;
 }
 
-SerialExecutor::SerialExecutor(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget, int64_t context_tokens)
+SerialExecutor::SerialExecutor(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget, int64_t context_tokens,
+                               int64_t vocabulary)
     : model_(model), backend_(backend), registry_(register_ranges(model.cache_layout())),
-      context_pages_((context_tokens + ops::kPageTokens - 1) / ops::kPageTokens),
+      context_pages_((context_tokens + ops::kPageTokens - 1) / ops::kPageTokens), vocabulary_(vocabulary),
       tables_(static_cast<size_t>(budget.slots), std::vector<int32_t>(static_cast<size_t>(context_pages_), 0)),
-      last_tokens_(static_cast<size_t>(budget.slots), 0), sampling_(budget.slots, model.config().vocab_size),
-      constraints_(budget.slots, model.config().vocab_size) {
+      last_tokens_(static_cast<size_t>(budget.slots), 0), sampling_(budget.slots, vocabulary), constraints_(budget.slots) {
+  BATON_CHECK(vocabulary >= 1 && vocabulary <= model.config().vocab_size);
   BATON_CHECK(model.options().max_sequences >= budget.slots && model.options().max_logits_rows >= budget.slots);
   BATON_CHECK(model.options().max_pages >= context_pages_);
   rows_.reserve(static_cast<size_t>(budget.slots));
@@ -244,7 +245,7 @@ void SerialExecutor::score(const Cycle& cycle, CycleResult& result) {
       const MatrixView logits{logits_.data(), DType::kF32, n, v, v};
       float* logprobs = to.logprobs.data() + done;
       model_.head(hidden, logits);
-      model_.sample({.logits = logits,
+      model_.sample({.logits = logits.columns(0, vocabulary_),
                      .rows = rows_.data(),
                      .ids = scored_.data(),
                      .logprobs = logprobs,
@@ -287,7 +288,7 @@ void SerialExecutor::draw(const Cycle& cycle, CycleResult& result) {
   result.logprobs.resize(any ? static_cast<size_t>(n) : 0);
   result.top.resize(static_cast<size_t>(n * top));
   model_.head(from, logits);
-  model_.sample({.logits = logits,
+  model_.sample({.logits = logits.columns(0, vocabulary_),
                  .rows = rows_.data(),
                  .ids = result.tokens.data(),
                  .logprobs = any ? result.logprobs.data() : nullptr,

@@ -22,9 +22,10 @@ cache::Registry register_ranges(const model::CacheLayout& layout);
 
 class SerialExecutor final : public CycleExecutor {
  public:
-  // Allocates what the budget says. `model` and `backend` outlive the executor, and nobody else runs ops meanwhile.
+  // Allocates what the budget says. Draws ids below `vocabulary`, at most the model's. `model` and `backend` outlive the executor, and
+  // nobody else runs ops meanwhile.
   static Result<std::unique_ptr<SerialExecutor>> create(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget,
-                                                        int64_t context_tokens);
+                                                        int64_t context_tokens, int64_t vocabulary);
   ~SerialExecutor() override;  // waits for the cycles that were launched
 
   // Bytes that it allocates beside pools: they are the budget's, too.
@@ -42,7 +43,7 @@ class SerialExecutor final : public CycleExecutor {
   void run(const sched::Cycle& cycle, std::span<const BoundChoice> bound, CycleResult& result);
 
  private:
-  SerialExecutor(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget, int64_t context_tokens);
+  SerialExecutor(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget, int64_t context_tokens, int64_t vocabulary);
 
   struct Job {
     sched::Cycle cycle;
@@ -64,6 +65,7 @@ class SerialExecutor final : public CycleExecutor {
   ops::Backend& backend_;
   cache::Registry registry_;
   int64_t context_pages_;
+  int64_t vocabulary_;
   Buffer pages_, slots_, snapshots_, host_pages_, host_slots_;
   Buffer inputs_, hidden_, drawn_hidden_, logits_;
   MatrixView hidden_rows_;  // of the running cycle

@@ -6,16 +6,13 @@
 
 namespace baton::engine {
 
-SlotConstraints::SlotConstraints(int32_t slots, int64_t vocabulary)
-    : slots_(static_cast<size_t>(slots)), words_((static_cast<size_t>(vocabulary) + 31) / 32) {}
-
 void SlotConstraints::bind(const sched::Bind& bind, Constraint* constraint) {
   Slot& s = at(bind.slot);
   s.constraint = constraint;
   s.next_position = -1;
   s.ended = 0;
   s.problem.reset();
-  if (constraint != nullptr) s.mask.resize(words_);
+  if (constraint != nullptr) s.mask.resize(constraint->mask_words());
 }
 
 const uint32_t* SlotConstraints::allowed(const sched::Draw& draw) {

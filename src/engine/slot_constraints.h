@@ -15,7 +15,7 @@ namespace baton::engine {
 
 class SlotConstraints {
  public:
-  SlotConstraints(int32_t slots, int64_t vocabulary);
+  explicit SlotConstraints(int32_t slots) : slots_(static_cast<size_t>(slots)) {}
 
   // `constraint` may be null: then the slot's draws are free. A choice that comes back to a slot goes on where its constraint is.
   void bind(const sched::Bind& bind, Constraint* constraint);
@@ -37,7 +37,6 @@ class SlotConstraints {
   Slot& at(int32_t slot) { return slots_[static_cast<size_t>(slot)]; }
 
   std::vector<Slot> slots_;
-  size_t words_;
 };
 
 }  // namespace baton::engine

@@ -12,7 +12,7 @@ namespace baton::engine {
 class TokenExecutor final : public CycleExecutor {
  public:
   TokenExecutor(const sched::MemorySizes& sizes, int64_t vocabulary)
-      : device_(sizes, vocabulary), constraints_(sizes.slots, vocabulary), vocabulary_(vocabulary) {}
+      : device_(sizes, vocabulary), constraints_(sizes.slots), vocabulary_(vocabulary) {}
 
   void fail_at(int64_t cycle) { fail_at_ = cycle; }  // counted from 1
 

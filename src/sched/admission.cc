@@ -9,11 +9,9 @@ namespace baton::sched {
 using cache::kPageUnits;
 
 void Scheduler::expire(Time now) {
-  while (!deadlines_.empty() && deadlines_.top().first <= now) {
-    const RequestId id = deadlines_.top().second;
-    deadlines_.pop();
-    const auto found = requests_.find(id);
-    if (found == requests_.end()) continue;  // it was faster
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const auto found = requests_.find(deadlines_.begin()->second);
+    BATON_CHECK(found != requests_.end());
     finish_all(*found->second, FinishReason::kDeadline);
   }
   sweep();

@@ -143,6 +143,7 @@ void Scheduler::finish(Sequence& s, FinishReason reason, int32_t token, int32_t 
   }
   --r.unfinished;
   if (r.unfinished == 0) {
+    if (r.spec.deadline != kNever) deadlines_.erase({r.spec.deadline, r.id});
     const FinishReason why = r.ended_early ? r.early_reason : reason;
     (why == FinishReason::kCancelled  ? metrics_.cancelled
      : why == FinishReason::kDeadline ? metrics_.expired

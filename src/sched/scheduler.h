@@ -18,9 +18,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <queue>
 #include <set>
 #include <span>
 #include <unordered_map>
@@ -77,7 +75,7 @@ class Scheduler {
   int32_t in_flight() const { return static_cast<int32_t>(planned_ - memory_.completed()); }
   bool idle() const { return requests_.empty() && in_flight() == 0; }
   // The next time at which plan() has something to do although nothing arrives: a deadline, or kNever.
-  Time next_deadline() const { return deadlines_.empty() ? kNever : deadlines_.top().first; }
+  Time next_deadline() const { return deadlines_.empty() ? kNever : deadlines_.begin()->first; }
   const RequestSpec* find(RequestId id) const;
 
   int32_t flush_cache() { return memory_.flush(); }
@@ -165,7 +163,7 @@ class Scheduler {
   std::set<Sequence*, Order> waiting_;
   std::vector<Sequence*> running_;  // kPrefill, kAwaitFork, kDecode, in order of admission
   std::vector<Sequence*> draining_;
-  std::priority_queue<std::pair<Time, RequestId>, std::vector<std::pair<Time, RequestId>>, std::greater<>> deadlines_;
+  std::set<std::pair<Time, RequestId>> deadlines_;  // of the requests that are not over
   std::vector<Event> events_;
   std::vector<TableEdit> pending_edits_;  // for the next cycle
   Planned planned_cycles_[kCyclesInFlight];

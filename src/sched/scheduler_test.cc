@@ -117,6 +117,23 @@ TEST(Scheduler, TheNextTurnStartsBehindTheLastAnswer) {
   }
 }
 
+TEST(Scheduler, ADeadlineGoesWithItsRequest) {
+  const auto s = make(options_for(2, 20, 640));
+  Loop loop{*s, {}, {}};
+  for (RequestId id = 1; id <= 3; ++id) {
+    RequestSpec r = request(10, id == 2 ? 500 : 3);
+    r.deadline = 1000 * static_cast<Time>(id);
+    r.choices = id == 3 ? 2 : 1;
+    ASSERT_TRUE(s->submit(id, std::move(r), 0).ok());
+  }
+  EXPECT_EQ(s->next_deadline(), 1000);
+  for (int i = 0; i < 20; ++i) loop.step();
+  EXPECT_EQ(s->next_deadline(), 2000) << "the first request is over";
+  s->cancel(2);
+  for (int i = 0; i < 20; ++i) loop.step();
+  EXPECT_EQ(s->next_deadline(), kNever);
+}
+
 TEST(Scheduler, WhatIsGeneratedTakesHalfOfTheSnapshotsAtMost) {
   SchedulerOptions o = options_for(8, 400, 4000);
   o.memory.snapshots = 6;

@@ -290,6 +290,30 @@ TEST_P(EngineExactness, ConstrainedRequestsDependOnNothingElseEither) {
   }
 }
 
+// Rows of the head that no id has are there, and never drawn.
+TEST_P(EngineExactness, PaddingOfTheVocabularyIsNeverDrawn) {
+  RequestSpec spec = specs(1, 10).front();
+  spec.sampling = {};
+  spec.sampling.temperature = 50;  // all but uniform
+  spec.sampling.logprobs = kLogprobs;
+  spec.max_tokens = 300;
+  LocalOptions o = options(2);
+  o.vocabulary = vocabulary() / 2 + 1;
+  for (int32_t& t : spec.prompt) t = static_cast<int32_t>(t % o.vocabulary);
+  World w(o, GetParam().folder);
+  GatheringSink sink(1, true);
+  ASSERT_TRUE(w.local->engine().submit(spec, sink).ok());
+  sink.wait();
+  const GatheringSink::Choice& c = sink.choices()[0];
+  ASSERT_EQ(c.tokens.size(), 300U);
+  EXPECT_LT(*std::max_element(c.tokens.begin(), c.tokens.end()), o.vocabulary);
+  EXPECT_GT(*std::max_element(c.tokens.begin(), c.tokens.end()), o.vocabulary / 2);
+  for (const auto& top : c.top)
+    for (const ops::TokenLogprob& t : top) EXPECT_LT(t.token, o.vocabulary);
+  spec.prompt.back() = static_cast<int32_t>(o.vocabulary);
+  EXPECT_FALSE(w.local->engine().submit(spec, sink).ok());
+}
+
 // Each turn of a conversation starts behind the answer of the one before, from a state that was left there while others ran.
 TEST_P(EngineExactness, TheNextTurnOfAConversationStartsBehindTheAnswer) {
   World w(options(6), GetParam().folder);
