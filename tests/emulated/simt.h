@@ -234,6 +234,15 @@ inline uint32_t __reduce_min_sync(unsigned, uint32_t v) {
 inline uint32_t __reduce_max_sync(unsigned, uint32_t v) {
   return emulated::over_lanes(v, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
 }
+// Byte i of the result is the byte of y:x that digit i of the selector names.
+inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
+  uint32_t r = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t from = selector >> (4 * i) & 7;
+    r |= ((from < 4 ? x : y) >> (from % 4 * 8) & 0xFF) << (8 * i);
+  }
+  return r;
+}
 inline int __popc(uint32_t v) { return __builtin_popcount(v); }
 inline uint32_t atomicAdd(uint32_t* p, uint32_t v) { return std::exchange(*p, *p + v); }
 inline float __fmul_rn(float a, float b) { return a * b; }

@@ -10,5 +10,7 @@ inline void async_commit() {}
 template <int kPending>
 void async_wait() {}
 inline void prefetch_line(const void*) {}
+inline uint4 load_streaming(const void* global, uint64_t) { return *static_cast<const uint4*>(global); }
+inline void store_streaming(void* global, uint4 v, uint64_t) { *static_cast<uint4*>(global) = v; }
 
 }  // namespace baton::cuda

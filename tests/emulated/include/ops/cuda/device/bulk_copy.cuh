@@ -6,6 +6,7 @@
 namespace baton::cuda {
 
 inline uint64_t policy_evict_normal() { return 0; }
+inline uint64_t policy_evict_first() { return 0; }
 inline void bulk_prefetch(const void*, uint32_t) {}
 inline void bulk_load(void* shared, const void* global, uint32_t bytes, Barrier& barrier) {
   if ((reinterpret_cast<uintptr_t>(global) | shared_address(shared) | bytes) % 16 != 0) std::abort();

@@ -26,4 +26,6 @@ inline void mma_bf16(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint3
   emulated::sync_warp();
 }
 
+inline void mma_bf16_k8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t b0) { mma_bf16(d, a0, a1, 0, 0, b0, 0); }
+
 }  // namespace baton::cuda
