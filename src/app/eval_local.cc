@@ -113,6 +113,7 @@ class LocalAnswerer final : public Answerer {
     if (std::none_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.failure.empty(); })) return {};  // nothing to ask
     BATON_ASSIGN(engine::LocalOptions options, flags_.local_options(checkpoint));
     options.context_tokens = longest + ask_.max_tokens;
+    options.vocabulary = tokenizer.id_limit();
     options.running = ask_.parallel;
     options.context_flag = "the longest prompt plus --max-tokens";
     options.running_flag = "--parallel";
