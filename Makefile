@@ -20,12 +20,14 @@ BATON := build/release/bin/baton
 # $(call configure,PRESET,OPTIONS): by Ninja where it is installed; decided when the recipe runs, since scripts/setup may just have installed it.
 configure = if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi; cmake --preset $(1) $(2) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
 
-.PHONY: help demo build test lint format tidy fuzz soak bench asan tsan cuda clean
+.PHONY: help demo serve build test docs lint format tidy fuzz soak bench asan tsan cuda clean
 
 help:
-	@echo 'make demo    install what is missing, build, and generate tokens from the small checkpoint in tests/data'
+	@echo 'make demo    install what is missing, build, generate tokens from the small checkpoint in tests/data, serve it and chat with it'
+	@echo 'make serve   the same server, left running (DEMO_MODEL=folder, PORT=8000)'
 	@echo 'make test    install what is missing, build, lint, and run every test'
 	@echo 'make build   the release build only, in build/release'
+	@echo 'make docs    write the pages of settings and metrics anew, from the tables in the program that was built'
 	@echo 'make lint    layers, sizes, names, words, formatting; make format applies the formatting'
 	@echo 'make asan    build and test with the address and undefined-behaviour sanitizers; make tsan with the thread sanitizer'
 	@echo '             (TARGETS=... builds only these, TESTS=regex runs only these)'
@@ -37,7 +39,7 @@ help:
 	@echo 'make clean   remove build/'
 
 demo: | build_folder
-	@scripts/setup build
+	@scripts/setup build clients
 	@# Only the program is built: a folder that is not configured yet is configured without tests.
 	@if [ ! -f build/release/CMakeCache.txt ]; then $(call configure,release,-DBATON_TESTS=OFF); fi
 	@cmake --build build/release --target baton
@@ -45,18 +47,29 @@ demo: | build_folder
 	@$(BATON) inspect $(DEMO_MODEL)
 	@echo; echo '$$ baton generate --model $(DEMO_MODEL) --prompt-ids 1,2,3,4,5 --max-tokens 32'
 	@$(BATON) generate --model $(DEMO_MODEL) --prompt-ids 1,2,3,4,5 --max-tokens 32
+	@scripts/demo-chat $(DEMO_MODEL)
+
+serve: | build_folder
+	@scripts/setup build
+	@if [ ! -f build/release/CMakeCache.txt ]; then $(call configure,release,-DBATON_TESTS=OFF); fi
+	@cmake --build build/release --target baton
+	@scripts/demo-chat $(DEMO_MODEL) --keep
 
 build: | build_folder
-	@scripts/setup build test grammar
+	@scripts/setup build test grammar clients
 	@$(call configure,release,-DBATON_TESTS=ON)
 	@cmake --build build/release
 
 test: | build_folder
-	@scripts/setup build test grammar
+	@scripts/setup build test grammar clients
 	@scripts/lint
 	@$(call configure,release,-DBATON_TESTS=ON)
 	@cmake --build build/release
 	@ctest --preset release
+
+docs: | build_folder
+	@$(BATON) config page >docs/settings.md
+	@$(BATON) config metrics >docs/metrics.md
 
 lint:
 	@scripts/setup test

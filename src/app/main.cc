@@ -30,7 +30,9 @@ int run(int argc, char** argv) {
   add_eval(app, exit_code);
   add_inspect(app, exit_code);
   add_bench(app, exit_code);
+  add_config(app, exit_code);
   add_render(app, exit_code);
+  add_serve(app, exit_code);
   add_synth(app, exit_code);
   add_tokenize(app, exit_code);
   try {

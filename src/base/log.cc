@@ -63,7 +63,7 @@ struct Log {
     auto sink =
         std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(terminal ? spdlog::color_mode::always : spdlog::color_mode::never);
     logger = std::make_shared<spdlog::logger>("baton", std::move(sink));
-    logger->set_pattern(terminal ? "%H:%M:%S.%e %^%-7l%$ %v" : R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":"%v"})");
+    logger->set_pattern(terminal ? "%H:%M:%S.%e %^%-7l%$ %v" : R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})");
     logger->flush_on(spdlog::level::trace);
     // A log that cannot be written (closed stderr, full disk) must not disturb the program.
     logger->set_error_handler([](const std::string&) {});
@@ -89,16 +89,22 @@ spdlog::level::level_enum level_of(LogLevel level) {
 
 void set_log_level(LogLevel level) { global_log().logger->set_level(level_of(level)); }
 
-void log_message(LogLevel level, std::string_view message) {
+void log_message(LogLevel level, std::string_view message) { log_event(level, message, {}); }
+
+void log_event(LogLevel level, std::string_view message, std::span<const LogField> fields) {
   Log& log = global_log();
   const auto wanted = level_of(level);
   if (!log.logger->should_log(wanted)) return;
+  std::string line;
   if (log.terminal) {
-    log.logger->log(wanted, spdlog::string_view_t(message.data(), message.size()));
+    line = message;
+    for (const LogField& f : fields) line += fmt::format(" {}={}", f.name, f.value);
   } else {
-    const std::string escaped = escape_json(message);
-    log.logger->log(wanted, spdlog::string_view_t(escaped.data(), escaped.size()));
+    line = fmt::format("\"message\":\"{}\"", escape_json(message));
+    for (const LogField& f : fields)
+      line += fmt::format(",\"{}\":{}{}{}", f.name, f.is_number ? "" : "\"", escape_json(f.value), f.is_number ? "" : "\"");
   }
+  log.logger->log(wanted, spdlog::string_view_t(line.data(), line.size()));
 }
 
 }  // namespace baton

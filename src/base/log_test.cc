@@ -43,6 +43,17 @@ TEST(Log, WritesOneJsonObjectPerLine) {
   EXPECT_TRUE(text.starts_with(R"({"time":"20)")) << text;
 }
 
+TEST(Log, WritesFieldsAsMembers) {
+  const std::string text = captured([] {
+    const LogField fields[] = {{"request", std::string("a\"b")}, {"status", 200}, {"seconds", 0.5}};
+    log_event(LogLevel::kInfo, "answered", fields);
+  });
+  EXPECT_NE(text.find(R"("message":"answered","request":"a\"b","status":200,"seconds":0.5})"
+                      "\n"),
+            std::string::npos)
+      << text;
+}
+
 TEST(Log, DropsWhatIsBelowTheLevel) {
   set_log_level(LogLevel::kError);
   EXPECT_EQ(captured([] { log_warning("nothing"); }), "");

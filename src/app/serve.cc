@@ -1,0 +1,144 @@
+// baton serve: the server for one model on this machine. baton config: what it would be set to, and why.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "app/commands.h"
+#include "app/model_flags.h"
+#include "app/setting_flags.h"
+#include "base/log.h"
+#include "engine/local_engine.h"
+#include "server/metrics.h"
+#include "server/serve_loop.h"
+
+namespace baton::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+LogLevel level_of(const std::string& name) {
+  return name == "debug" ? LogLevel::kDebug : name == "warning" ? LogLevel::kWarning : name == "error" ? LogLevel::kError : LogLevel::kInfo;
+}
+
+Result<engine::LocalOptions> engine_options(const server::Settings& s, const model::Checkpoint& checkpoint) {
+  ModelFlags flags;
+  flags.prefill_tokens = s.prefill_tokens;
+  flags.threads = static_cast<int>(s.threads);
+  flags.isa = s.isa == "auto" ? "" : s.isa;
+  flags.dtype = s.dtype;
+  flags.kv_cache_dtype = s.kv_cache_dtype;
+  flags.index_dtype = s.index_dtype;
+  flags.state_dtype = s.state_dtype;
+  flags.activation_quant = s.activation_quant;
+  flags.kda = s.kda;
+  flags.attention = s.attention;
+  flags.memory_bytes = s.memory_bytes;
+  flags.pool_tokens = s.pool_tokens > 0 ? s.pool_tokens : cache::kAutomatic;
+  flags.snapshots = s.snapshots >= 0 ? static_cast<int32_t>(s.snapshots) : cache::kAutomatic;
+  flags.host_bytes = s.host_bytes;
+  BATON_ASSIGN(engine::LocalOptions o, flags.local_options(checkpoint));
+  o.context_tokens = s.context_tokens;
+  o.running = static_cast<int32_t>(s.running);
+  // The service turns away what is too much; the engine never has to.
+  o.max_waiting = std::numeric_limits<int32_t>::max();
+  o.max_mail = std::numeric_limits<int32_t>::max();
+  o.context_flag = "--max-model-len";
+  o.running_flag = "--max-num-seqs";
+  return o;
+}
+
+std::string describe(const engine::LocalEngine& local) {
+  std::string out = R"("budget":[)";
+  bool first = true;
+  for (const cache::BudgetLine& l : local.budget().device) {
+    out += fmt::format(R"({}{{"name":"{}","bytes":{}}})", first ? "" : ",", l.name, l.bytes());
+    first = false;
+  }
+  return out + fmt::format(R"(],"weight_bytes":{},"workspace_bytes":{})", local.model().weight_bytes(), local.model().workspace_bytes());
+}
+
+Status serve(const server::LoadedSettings& loaded, bool& drained) {
+  const server::Settings& s = loaded.values;
+  if (s.model.empty()) return Error{Error::Kind::kInvalid, "no model is given; baton serve --model FOLDER"};
+  set_log_level(level_of(s.log_level));
+  server::block_signals();
+  const Clock::time_point begin = Clock::now();
+
+  BATON_ASSIGN(const model::Checkpoint checkpoint, model::Checkpoint::open(s.model));
+  BATON_ASSIGN(const engine::LocalOptions options, engine_options(s, checkpoint));
+  BATON_ASSIGN(const auto local, engine::LocalEngine::open(checkpoint, options));
+  const double engine_s = seconds_since(begin);
+  BATON_ASSIGN(const auto model, server::ServedModel::load({.folder = s.model,
+                                                            .names = s.served_names,
+                                                            .tokenizer = s.tokenizer,
+                                                            .chat_template = s.chat_template,
+                                                            .eos_tokens = checkpoint.config().eos_token_ids,
+                                                            .columns = checkpoint.config().vocab_size,
+                                                            .context_tokens = local->context_tokens(),
+                                                            .grammar_workers = static_cast<int>(s.grammar_workers)}));
+  if (model->chat() == nullptr) log_warning("{} has no chat template; chats will be refused", s.model);
+
+  server::Metrics metrics;
+  server::Service service(*model, local->engine(), metrics,
+                          {.most_choices = s.running + s.queued,
+                           .running = s.running,
+                           .output_threads = static_cast<int>(s.output_threads),
+                           .trust_assistant = s.trust_assistant,
+                           .prefix_caching = s.prefix_caching});
+  BATON_ASSIGN(const auto server,
+               server::Server::start(service, {.settings = s, .version = BATON_VERSION, .description = describe(*local)}));
+  const LogField fields[] = {{"url", fmt::format("{}://{}:{}", s.tls_certificate.empty() ? "http" : "https", s.host, server->port())},
+                             {"port", server->port()},
+                             {"model", model->name()},
+                             {"context_tokens", local->context_tokens()},
+                             {"engine_seconds", engine_s},
+                             {"seconds", seconds_since(begin)}};
+  log_event(LogLevel::kInfo, "ready", fields);
+  drained = server::serve_until_told(*server);
+  return {};
+}
+
+void write(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+}  // namespace
+
+void add_serve(CLI::App& app, int& exit_code) {
+  CLI::App* c = app.add_subcommand("serve", "Serve a model over HTTP: OpenAI's endpoints and others");
+  const auto flags = SettingFlags::add_to(*c);
+  c->callback([flags, &exit_code] {
+    const auto settings = flags->load();
+    bool drained = true;
+    exit_code = finish(settings.ok() ? serve(*settings, drained) : Status(settings.error()));
+    if (exit_code == 0 && !drained) exit_code = finish(Error{Error::Kind::kExhausted, "requests that were under way have been cut"});
+  });
+}
+
+void add_config(CLI::App& app, int& exit_code) {
+  CLI::App* c = app.add_subcommand("config", "Show and check what `serve` would be set to");
+  c->require_subcommand(1);
+
+  CLI::App* dump = c->add_subcommand("dump", "Print the settings as YAML, from flags, environment and file");
+  auto origin = std::make_shared<bool>(false);
+  dump->add_flag("--origin", *origin, "Say where each value comes from");
+  const auto dumped = SettingFlags::add_to(*dump);
+  dump->callback([dumped, origin, &exit_code] {
+    const auto settings = dumped->load();
+    if (settings.ok()) write(server::dump(*settings, *origin));
+    exit_code = finish(settings.ok() ? Status() : Status(settings.error()));
+  });
+
+  CLI::App* check = c->add_subcommand("check", "Say what is wrong with the settings, if anything");
+  const auto checked = SettingFlags::add_to(*check);
+  check->callback([checked, &exit_code] {
+    const auto settings = checked->load();
+    exit_code = finish(settings.ok() ? Status() : Status(settings.error()));
+  });
+
+  c->add_subcommand("page", "Print the documentation of the settings")->callback([] { write(server::settings_page()); });
+  c->add_subcommand("metrics", "Print the documentation of the metrics")->callback([] { write(server::metrics_page()); });
+}
+
+}  // namespace baton::app

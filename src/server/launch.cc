@@ -1,0 +1,134 @@
+#include "server/launch.h"
+
+#include <fmt/format.h>
+
+#include "server/server.h"
+
+namespace baton::server {
+namespace {
+
+void add(api::Usage& to, const api::Usage& more) {
+  to.prompt += more.prompt;
+  to.completion += more.completion;
+  to.reasoning += more.reasoning;
+  to.cached += more.cached;
+}
+
+}  // namespace
+
+void StreamedAnswer::begin() {
+  const std::lock_guard lock(opening_);
+  if (opened_) return;
+  opened_ = true;
+  stream_ = call_->stream();
+  write_beginning();
+  flush();
+}
+
+void StreamedAnswer::flush() {
+  if (out_.empty() || stream_ == nullptr) return;
+  metrics_.chunks.fetch_add(1, std::memory_order_relaxed);
+  stream_->write(out_);  // a client that is gone is told to the call, which cancels
+  out_.clear();
+}
+
+void StreamedAnswer::on_pause() { flush(); }
+
+void StreamedAnswer::on_end(const api::ApiError* error, const api::Usage& usage) {
+  if (closed_) return;
+  add(usage_, usage);
+  call_->used(usage_);
+  if (error == nullptr && --prompts_ > 0) return;
+  closed_ = true;
+  if (error != nullptr) {
+    const std::unique_lock lock(opening_);
+    if (!opened_) {
+      opened_ = true;
+      return call_->fail(*error);
+    }
+  }
+  open();
+  if (error != nullptr) {
+    call_->failed(*error);
+    write_error(*error);
+  } else {
+    write_end(usage_);
+  }
+  flush();
+  stream_->end();
+}
+
+void WholeAnswer::on_prompt(int32_t first_choice, std::vector<api::TokenLogprobs> logprobs) {
+  prompt_logprobs_[static_cast<size_t>(first_choice)] = std::move(logprobs);
+}
+
+void WholeAnswer::on_news(int32_t index, ChoiceNews& news, const api::Usage&) {
+  api::Choice& choice = choices_[static_cast<size_t>(index)];
+  for (const text::OutputEvent& e : news.events) choice.message.add(e);
+  for (api::TokenLogprobs& l : news.logprobs) choice.logprobs.push_back(std::move(l));
+  if (news.finish) choice.finish = std::move(*news.finish);
+}
+
+void WholeAnswer::on_end(const api::ApiError* error, const api::Usage& usage) {
+  if (closed_) return;
+  add(usage_, usage);
+  call_->used(usage_);
+  if (error == nullptr && --prompts_ > 0) return;
+  closed_ = true;
+  if (error != nullptr) return call_->fail(*error);
+  call_->respond(200, body(usage_));
+}
+
+void launch(Server& server, const std::shared_ptr<Call>& call, Prepared prepared, std::shared_ptr<Answer> answer) {
+  std::vector<Prepared> one;
+  one.push_back(std::move(prepared));
+  launch(server, call, std::move(one), std::move(answer));
+}
+
+void launch(Server& server, const std::shared_ptr<Call>& call, std::vector<Prepared> prepared, std::shared_ptr<Answer> answer) {
+  bool waits = false;
+  for (const Prepared& p : prepared) waits = waits || p.grammar.has_value();
+  const auto go = [&server, call, all = std::make_shared<std::vector<Prepared>>(std::move(prepared)), answer = std::move(answer)] {
+    Service& service = server.service();
+    if (call->gone()) return call->fail(api::ApiError::timeout("The client is gone."));
+    for (Prepared& p : *all)
+      if (auto error = service.form(p)) return refuse(server, *call, *error);
+    const int lane = service.next_lane();
+    std::vector<std::shared_ptr<Generation>> started;
+    int32_t choice = 0;
+    for (Prepared& p : *all) {
+      const int32_t choices = p.spec.choices;
+      auto generation = service.start(std::move(p), answer, {.lane = lane, .first_choice = choice});
+      if (!generation.ok()) {
+        for (const auto& g : started) g->cancel();
+        call->retry_after_s = service.retry_after_s();
+        return call->fail(generation.error());
+      }
+      call->own(*generation);
+      started.push_back(std::move(*generation));
+      choice += choices;
+    }
+    answer->begin();
+  };
+  if (waits)
+    server.form(call, go);
+  else
+    go();
+}
+
+void refuse(Server& server, Call& call, const api::ApiError& error) {
+  server.metrics().refused.add(error.status == 503 ? Refused::kBusy : Refused::kInvalid);
+  call.fail(error);
+}
+
+api::AnswerHead answer_head(const Server& server, const Call& call, std::string_view prefix, const std::string& model) {
+  api::AnswerHead head;
+  head.id = std::string(prefix) + call.number();
+  head.created = call.created();
+  head.model = model.empty() ? server.service().model().name() : model;
+  head.fingerprint = "baton-" + server.options().version;
+  head.reasoning_field = server.settings().reasoning_field;
+  return head;
+}
+
+}  // namespace baton::server

@@ -1,0 +1,31 @@
+// The table of endpoints.
+#include "server/endpoints.h"
+
+namespace baton::server {
+
+std::span<const Route> all_routes() {
+  static constexpr Route kRoutes[] = {
+      {"GET", "/v1/models", get_models},
+      {"GET", "/v1/models/", get_model},
+      {"POST", "/v1/chat/completions", post_chat_completions},
+      {"POST", "/v1/completions", post_completions},
+      {"POST", "/v1/messages", post_messages, Access::kKey, api::Dialect::kAnthropic},
+      {"POST", "/v1/messages/count_tokens", post_count_tokens, Access::kKey, api::Dialect::kAnthropic},
+      {"POST", "/v1/responses", post_responses},
+      {"POST", "/generate", post_generate, Access::kKey, api::Dialect::kNative},
+      {"POST", "/tokenize", post_tokenize},
+      {"POST", "/detokenize", post_detokenize},
+      {"POST", "/render", post_render},
+      {"GET", "/livez", get_livez, Access::kOpen},
+      {"GET", "/readyz", get_readyz, Access::kOpen},
+      {"GET", "/health", get_readyz, Access::kOpen},
+      {"GET", "/health_generate", get_health_generate},
+      {"GET", "/metrics", get_metrics, Access::kOpen},
+      {"GET", "/version", get_version, Access::kOpen},
+      {"GET", "/server_info", get_server_info},
+      {"POST", "/flush_cache", post_flush_cache, Access::kAdmin},
+  };
+  return kRoutes;
+}
+
+}  // namespace baton::server

@@ -1,0 +1,214 @@
+#include "server/server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <random>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "server/endpoints.h"
+
+namespace baton::server {
+namespace {
+
+using api::ApiError;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostPreparing = 1024;
+constexpr size_t kMostForming = 256;
+
+http::ListenerOptions listener_options(const Settings& s) {
+  http::ListenerOptions o;
+  o.host = s.host;
+  o.port = static_cast<uint16_t>(s.port);
+  o.threads = static_cast<int>(s.http_threads);
+  o.limits.header_bytes = static_cast<size_t>(s.header_bytes);
+  o.limits.body_bytes = static_cast<size_t>(s.body_bytes);
+  o.limits.connections = static_cast<int>(s.connections);
+  o.limits.idle_timeout = std::chrono::seconds(s.keep_alive_s);
+  o.limits.ping = std::chrono::seconds(s.ping_s);
+  o.limits.stream_bytes = static_cast<size_t>(s.stream_bytes);
+  if (!s.tls_certificate.empty()) o.tls = http::TlsFiles{s.tls_certificate, s.tls_key, s.tls_client_ca};
+  return o;
+}
+
+std::string_view key_of(const http::Request& request) {
+  constexpr std::string_view kBearer = "bearer ";
+  const std::string_view header = request.header("authorization");
+  if (header.size() > kBearer.size() && http::equal_names(header.substr(0, kBearer.size()), kBearer)) return header.substr(kBearer.size());
+  return request.header("x-api-key");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(Service& service, const ServerOptions& options) {
+  const Settings& s = options.settings;
+  if (s.tls_certificate.empty() != s.tls_key.empty())
+    return Error{Error::Kind::kInvalid, "--ssl-certfile and --ssl-keyfile belong together; give both or none"};
+  std::unique_ptr<Server> server(new Server(service, options));
+  BATON_ASSIGN(server->keys_, ApiKeys::load(s.api_keys, s.api_key_file));
+  Server* raw = server.get();
+  BATON_ASSIGN(server->listener_,
+               http::Listener::start(listener_options(s), [raw](std::shared_ptr<http::Exchange> e) { raw->handle(std::move(e)); }));
+  return server;
+}
+
+Server::Server(Service& service, const ServerOptions& options)
+    : service_(service), options_(options), cors_(options.settings.allowed_origins),
+      prepare_(static_cast<int>(options.settings.prepare_threads), kMostPreparing),
+      form_(static_cast<int>(options.settings.grammar_workers) + 1, kMostForming) {
+  parse_limits_.body_bytes = static_cast<size_t>(options.settings.body_bytes);
+  parse_limits_.choices = static_cast<int32_t>(options.settings.choices);
+  parse_limits_.vocabulary = static_cast<int32_t>(service.model().columns());
+  parse_limits_.strict = options.settings.strict;
+  std::random_device device;
+  call_key_ = uint64_t{device()} << 32 | device();
+}
+
+Server::~Server() {
+  draining_ = true;
+  service_.cancel_all();
+  listener_.reset();
+  // Whatever is still under way knows this server.
+  prepare_.stop();
+  form_.stop();
+  service_.cancel_all();
+  constexpr std::chrono::milliseconds kGlance(100);
+  while (!service_.wait_idle(kGlance)) service_.cancel_all();
+}
+
+void Server::begin_drain() {
+  if (draining_.exchange(true)) return;
+  listener_->stop_accepting();
+}
+
+bool Server::drain(Clock::time_point deadline) { return listener_->drain(deadline); }
+
+void Server::cancel_all() { service_.cancel_all(); }
+
+Status Server::reload() {
+  const Status keys = keys_->reload();
+  const Status tls = options_.settings.tls_certificate.empty() ? Status() : listener_->reload_tls();
+  return keys.ok() ? tls : keys;
+}
+
+MetricSources Server::metric_sources() const {
+  return {.server = service_.metrics(),
+          .engine = service_.engine().metrics(),
+          .http = listener_->counters(),
+          .grammars = service_.model().grammar_counters(),
+          .preparing = prepare_.waiting() + form_.waiting(),
+          .queue_limit = service_.options().most_choices,
+          .model = service_.model().name(),
+          .version = options_.version};
+}
+
+// Work that does not go on is a stalled device; an idle one is fine.
+std::string Server::unready() {
+  if (draining_) return "the server is ending";
+  const sched::Metrics m = service_.engine().metrics().scheduler;
+  const Clock::time_point now = Clock::now();
+  const std::lock_guard lock(stall_mutex_);
+  const bool working = m.waiting + m.prefilling + m.decoding > 0;
+  if (!working || m.cycles != stall_cycles_) {
+    stall_cycles_ = working ? m.cycles : -1;
+    stall_since_ = now;
+  }
+  const auto limit = std::chrono::seconds(options_.settings.stall_s);
+  if (now - stall_since_ > limit) return fmt::format("there is work, and no cycle has ended for {} s", limit.count());
+  return {};
+}
+
+void Server::run(WorkPool& pool, const std::shared_ptr<Call>& call, std::function<void()> work) {
+  if (pool.push(work)) return;
+  metrics().refused.add(Refused::kBusy);
+  call->fail(ApiError::overloaded("As many requests wait to be read as may; try again later."));
+}
+
+void Server::prepare(const std::shared_ptr<Call>& call, std::function<void()> work) { run(prepare_, call, std::move(work)); }
+void Server::form(const std::shared_ptr<Call>& call, std::function<void()> work) { run(form_, call, std::move(work)); }
+
+bool Server::check_model(Call& call, const std::string& name) {
+  call.model = name;
+  if (name.empty() || service_.model().has_name(name)) return true;
+  metrics().refused.add(Refused::kNotFound);
+  call.fail(ApiError::model_not_found(name));
+  return false;
+}
+
+bool Server::authorise(Call& call, int access) {
+  if (access == static_cast<int>(Access::kOpen) || !keys_->required()) return true;
+  const std::string_view key = key_of(call.request());
+  const auto tenant = key.empty() ? std::nullopt : keys_->find(key);
+  if (!tenant) {
+    metrics().refused.add(Refused::kUnauthorized);
+    call.fail(ApiError::unauthorized(key.empty() ? "A key is needed: Authorization: Bearer KEY." : "This key is not known here."));
+    return false;
+  }
+  call.tenant = *tenant;
+  if (access == static_cast<int>(Access::kAdmin) && keys_->has_admin() && !tenant->admin) {
+    metrics().refused.add(Refused::kUnauthorized);
+    call.fail({.status = 403, .type = "permission_error", .code = "forbidden", .message = "This needs an administrator's key."});
+    return false;
+  }
+  return true;
+}
+
+bool Server::read_deadline(Call& call) {
+  int64_t limit_ms = options_.settings.request_timeout_ms;
+  if (const std::string_view given = call.request().header("x-request-timeout-ms"); !given.empty()) {
+    int64_t asked = 0;
+    const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), asked);
+    if (error != std::errc() || end != given.data() + given.size() || asked < 1) {
+      call.fail(ApiError::field("x-request-timeout-ms", "must be a whole number of milliseconds, at least 1"));
+      return false;
+    }
+    limit_ms = limit_ms > 0 ? std::min(limit_ms, asked) : asked;
+  }
+  constexpr int64_t kMostMs = int64_t{1} << 40;
+  if (limit_ms > 0)
+    call.deadline = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count() +
+                    std::min(limit_ms, kMostMs) * 1'000'000;
+  return true;
+}
+
+void Server::handle(std::shared_ptr<http::Exchange> exchange) {
+  const http::Request& request = exchange->request();
+  if (http::Cors::is_preflight(request)) return exchange->respond(cors_.preflight(request));
+  const Route* route = nullptr;
+  bool path_known = false;
+  for (const Route& r : all_routes()) {
+    const bool matches =
+        r.path.ends_with('/') ? request.path.starts_with(r.path) && request.path.size() > r.path.size() : r.path == request.path;
+    if (!matches) continue;
+    path_known = true;
+    if (r.method == request.method || (request.method == "HEAD" && r.method == "GET")) route = &r;
+  }
+  const uint64_t n = calls_.fetch_add(1, std::memory_order_relaxed);
+  const PhiloxBlock block = philox(call_key_, {static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), 1, 0});
+  const bool quiet = route != nullptr && route->access == Access::kOpen;  // probes and scrapes
+  const Call::Surroundings around{metrics(), cors_, options_.settings.log_requests && !quiet};
+  auto call = std::make_shared<Call>(around, std::move(exchange), uint64_t{block[0]} << 32 | block[1], uint64_t{block[2]} << 32 | block[3]);
+  if (route == nullptr) {
+    metrics().refused.add(Refused::kNotFound);
+    if (path_known)
+      return call->fail(ApiError::method_not_allowed(fmt::format("{} does not take {}.", call->request().path, call->request().method)));
+    return call->fail(ApiError::not_found("There is no such endpoint here."));
+  }
+  call->endpoint = route->path;
+  call->dialect = route->dialect;
+  if (!authorise(*call, static_cast<int>(route->access))) return;
+  if (route->method == "POST") {
+    if (draining_) {
+      metrics().refused.add(Refused::kDraining);
+      return call->fail(ApiError::overloaded("The server is ending; send the request elsewhere."));
+    }
+    if (!read_deadline(*call)) return;
+  }
+  call->watch();
+  route->endpoint(*this, call);
+}
+
+}  // namespace baton::server

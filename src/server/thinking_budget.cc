@@ -1,0 +1,57 @@
+#include "server/thinking_budget.h"
+
+#include <algorithm>
+
+namespace baton::server {
+namespace {
+
+using engine::Constraint;
+
+class LimitedThinking final : public Constraint {
+ public:
+  LimitedThinking(const ThinkingBudget& budget, std::unique_ptr<Constraint> inner) : budget_(budget), inner_(std::move(inner)) {}
+
+  size_t mask_words() const override { return (static_cast<size_t>(budget_.columns) + 31) / 32; }
+
+  Result<Next> next(std::span<uint32_t> mask) override {
+    if (thinking_ && thought_ >= budget_.tokens) {
+      std::fill(mask.begin(), mask.end(), 0U);
+      mask[static_cast<size_t>(budget_.close) / 32] |= 1U << (static_cast<uint32_t>(budget_.close) % 32);
+      return Next::kSome;
+    }
+    return inner_ ? inner_->next(mask) : Result<Next>(Next::kAny);
+  }
+
+  Status accept(int32_t token) override {
+    if (thinking_) {
+      ++thought_;
+      thinking_ = token != budget_.close;
+    }
+    return inner_ ? inner_->accept(token) : Status();
+  }
+
+  Result<std::unique_ptr<Constraint>> fork() const override {
+    std::unique_ptr<Constraint> inner;
+    if (inner_) {
+      BATON_ASSIGN(inner, inner_->fork());
+    }
+    auto other = std::make_unique<LimitedThinking>(budget_, std::move(inner));
+    other->thought_ = thought_;
+    other->thinking_ = thinking_;
+    return std::unique_ptr<Constraint>(std::move(other));
+  }
+
+ private:
+  ThinkingBudget budget_;
+  std::unique_ptr<Constraint> inner_;
+  int64_t thought_ = 0;
+  bool thinking_ = true;
+};
+
+}  // namespace
+
+std::unique_ptr<Constraint> limit_thinking(const ThinkingBudget& budget, std::unique_ptr<Constraint> inner) {
+  return std::make_unique<LimitedThinking>(budget, std::move(inner));
+}
+
+}  // namespace baton::server

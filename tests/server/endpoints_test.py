@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""The endpoints beside chats: completions, Anthropic's messages, responses, native, tokenising, and those of operation."""
+import json
+import socket
+import urllib.error
+import urllib.request
+
+import harness
+import openai
+
+CALL = "<tool_call>weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>"
+
+
+class Endpoints(harness.ServerTest):
+    def post(self, path, body, headers=None):
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(self.server.url + path, data, {"Content-Type": "application/json", **(headers or {})})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, dict(answer.headers), answer.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, dict(e.headers), e.read().decode()
+
+    def get(self, path):
+        with urllib.request.urlopen(self.server.url + path, timeout=10) as answer:
+            return answer.read().decode()
+
+    def test_models(self):
+        self.assertEqual([m.id for m in self.client.models.list()], ["scripted"])
+        self.assertEqual(self.client.models.retrieve("scripted").id, "scripted")
+        with self.assertRaises(openai.NotFoundError):
+            self.client.models.retrieve("other")
+
+    def test_completions(self):
+        answer = self.client.completions.create(model="scripted", prompt="abc", max_tokens=10)
+        self.assertEqual(answer.choices[0].text, "abc")
+        self.assertEqual(answer.choices[0].finish_reason, "stop")
+        self.assertEqual(answer.usage.completion_tokens, 4)
+        many = self.client.completions.create(model="scripted", prompt=["ab", "cd"], n=2, echo=True, max_tokens=10)
+        self.assertEqual([(c.index, c.text) for c in many.choices], [(0, "abab"), (1, "abab"), (2, "cdcd"), (3, "cdcd")])
+        ids = self.client.completions.create(model="scripted", prompt=[120, 121], max_tokens=10)
+        self.assertEqual(ids.choices[0].text, "xy")
+        texts = {}
+        for chunk in self.client.completions.create(model="scripted", prompt=["ab", "cde"], stream=True, max_tokens=10):
+            for c in chunk.choices:
+                texts[c.index] = texts.get(c.index, "") + c.text
+        self.assertEqual(texts, {0: "ab", 1: "cde"})
+        with_logprobs = self.client.completions.create(model="scripted", prompt="abc", max_tokens=10, logprobs=1)
+        self.assertEqual("".join(with_logprobs.choices[0].logprobs.tokens[:3]), "abc")
+
+    def test_messages(self):
+        client = self.server.anthropic()
+        tools = [{"name": "weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}]
+        answer = client.messages.create(model="scripted", max_tokens=200, system="Be brief.", tools=tools,
+                                        messages=[{"role": "user", "content": "Hm.</think>I look." + CALL}])
+        kinds = {b.type: b for b in answer.content}
+        self.assertEqual(kinds["text"].text, "I look.")
+        self.assertEqual(kinds["tool_use"].input, {"city": "Paris"})
+        self.assertEqual(answer.stop_reason, "tool_use")
+        self.assertGreater(answer.usage.output_tokens, 10)
+        with client.messages.stream(model="scripted", max_tokens=200, tools=tools,
+                                    messages=[{"role": "user", "content": "Hm.</think>I look." + CALL}]) as stream:
+            final = stream.get_final_message()
+        self.assertEqual([b.type for b in final.content], [b.type for b in answer.content])
+        self.assertEqual(final.content[-1].input, {"city": "Paris"})
+        counted = client.messages.count_tokens(model="scripted", messages=[{"role": "user", "content": "abc"}])
+        whole = client.messages.create(model="scripted", max_tokens=5, messages=[{"role": "user", "content": "abc"}])
+        self.assertEqual(counted.input_tokens, whole.usage.input_tokens + (whole.usage.cache_read_input_tokens or 0))
+        self.assertEqual(whole.stop_reason, "max_tokens" if whole.usage.output_tokens == 5 else "end_turn")
+
+    def test_responses(self):
+        answer = self.client.responses.create(model="scripted", input="Hm.</think>Hello there.")
+        self.assertEqual(answer.output_text, "Hello there.")
+        self.assertEqual(answer.status, "completed")
+        events = list(self.client.responses.create(model="scripted", input="Hm.</think>Hello there.", stream=True))
+        self.assertEqual("".join(e.delta for e in events if e.type == "response.output_text.delta"), "Hello there.")
+        self.assertEqual(events[-1].type, "response.completed")
+        self.assertEqual(events[-1].response.output_text, "Hello there.")
+
+    def test_generate(self):
+        status, _, body = self.post("/generate", {"text": "abc", "sampling_params": {"max_new_tokens": 10}})
+        self.assertEqual(status, 200, body)
+        answer = json.loads(body)
+        self.assertEqual(answer["text"], "abc")
+        self.assertEqual(answer["meta_info"]["completion_tokens"], 4)
+        status, _, body = self.post("/generate", {"input_ids": [[97], [98, 99]], "sampling_params": {"max_new_tokens": 10}})
+        self.assertEqual([a["text"] for a in json.loads(body)], ["a", "bc"])
+        status, _, body = self.post("/generate", {"text": "abc", "stream": True})
+        events = [line[6:] for line in body.split("\n") if line.startswith("data: ")]
+        self.assertEqual(events[-1], "[DONE]")
+        self.assertEqual(json.loads(events[-2])["text"], "abc")
+
+    def test_tokenize(self):
+        _, _, body = self.post("/tokenize", {"prompt": "aé"})
+        tokens = json.loads(body)
+        self.assertEqual((tokens["tokens"], tokens["count"]), ([97, 195, 169], 3))
+        _, _, body = self.post("/detokenize", {"tokens": [97, 195, 169]})
+        self.assertEqual(json.loads(body)["prompt"], "aé")
+        _, _, body = self.post("/render", {"messages": [{"role": "user", "content": "<think>"}]})
+        rendered = json.loads(body)
+        self.assertIn("<|user|><think><|assistant|>", rendered["prompt"])
+
+    def test_operation(self):
+        for path in ("/livez", "/readyz", "/health", "/health_generate"):
+            self.assertEqual(json.loads(self.get(path))["status"], "ok", path)
+        self.assertEqual(json.loads(self.get("/server_info"))["model"], "scripted")
+        self.assertEqual(json.loads(self.get("/version"))["version"], "scripted")
+        self.wait_until_idle()
+        status, _, body = self.post("/flush_cache", {})
+        self.assertEqual(status, 200, body)
+        before = self.server.metrics()
+        self.say("a</think>bc")
+        self.wait_until_idle()
+        after = self.server.metrics()
+        name = "baton_generation_tokens_total"
+        self.assertEqual(after[name] - before[name], 5)
+        count = "baton_time_to_first_token_seconds_count"
+        self.assertEqual(after[count] - before[count], 1)
+
+    def test_ids(self):
+        trace = "0af7651916cd43dd8448eb211c80319c"
+        _, headers, _ = self.post("/tokenize", {"prompt": "a"}, {"X-Request-Id": "mine", "traceparent": f"00-{trace}-b7ad6b7169203331-01"})
+        self.assertEqual(headers["x-request-id"], "mine")
+        self.assertEqual(headers["traceparent"].split("-")[1], trace)
+        self.assertNotEqual(headers["traceparent"].split("-")[2], "b7ad6b7169203331")
+        self.assertIn("mine", [e["request_id"] for e in self.server.requests()])
+
+    def test_what_is_no_request(self):
+        for body in (b"", b"{", b"[]", b"\xff\xfe", b'{"model": 1}', b'{"messages": "a"}', b"[" * 100000, b'{"a":' * 5000):
+            for path in ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/generate", "/tokenize", "/render"):
+                status, _, text = self.post(path, body)
+                self.assertEqual(status, 400, (path, body[:20], text))
+                self.assertTrue(json.loads(text)["error"]["message"])
+        self.assertEqual(self.post("/v1/nothing", {})[0], 404)
+        self.assertEqual(self.post("/v1/models", {})[0], 405)
+
+    def test_a_body_that_is_too_large(self):
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=10) as s:
+            s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (17 << 20))
+            self.assertIn(b" 413 ", s.recv(4096).split(b"\r\n")[0])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""`baton serve` with a real, small model: what only a model shows."""
+import json
+import os
+import unittest
+
+import harness
+
+
+class Model(harness.ServerTest):
+    scripted = False
+
+    def test_ready_within_a_second(self):
+        log = next(e for e in self.server.log if e["message"] == "ready")
+        self.assertLess(log["seconds"], 1)
+
+    def test_the_same_seed_gives_the_same_text(self):
+        texts = {self.say("hello", seed=7, max_completion_tokens=20).choices[0].message.reasoning_content for _ in range(3)}
+        self.assertEqual(len(texts), 1)
+        zero = {self.say("hello", temperature=0, max_completion_tokens=20).choices[0].message.reasoning_content for _ in range(3)}
+        self.assertEqual(len(zero), 1)
+
+    def test_cached_tokens(self):
+        text = "a long beginning " * 20
+        first = self.say(text, max_completion_tokens=2).usage
+        again = self.say(text, max_completion_tokens=2).usage
+        self.assertEqual(first.prompt_tokens, again.prompt_tokens)
+        self.assertGreater(again.prompt_tokens_details.cached_tokens, 64)
+        self.assertLess(again.prompt_tokens_details.cached_tokens, again.prompt_tokens)
+
+    def test_logprobs_are_those_of_the_draw(self):
+        answer = self.say("hello", temperature=0, max_completion_tokens=8, logprobs=True, top_logprobs=20)
+        entries = answer.choices[0].logprobs.content
+        self.assertEqual(len(entries), answer.usage.completion_tokens)
+        for e in entries:
+            # Random weights may like columns best that no token belongs to; those are listed, and never drawn.
+            best = max(t.logprob for t in e.top_logprobs if t.token)
+            self.assertAlmostEqual(e.logprob, best, places=5)
+
+    def test_prompt_logprobs(self):
+        answer = self.client.completions.create(model="small", prompt="hello", max_tokens=2, temperature=0,
+                                                extra_body={"prompt_logprobs": 1})
+        entries = answer.choices[0].model_extra["prompt_logprobs"]
+        self.assertEqual(len(entries), 5)
+        self.assertIsNone(entries[0])
+        self.assertTrue(all(next(iter(e.values()))["logprob"] < 0 for e in entries[1:]))
+
+    def test_thinking_budget(self):
+        answer = self.say("hello", max_completion_tokens=30, extra_body={"thinking_token_budget": 5})
+        self.assertLessEqual(answer.usage.completion_tokens_details.reasoning_tokens, 6)
+
+    @unittest.skipUnless(os.path.isdir(os.environ.get("BATON_XGRAMMAR", "")), "structured output is not available")
+    def test_structured_output(self):
+        schema = {"type": "object", "properties": {"ok": {"type": "boolean"}, "n": {"enum": [1, 2, 3]}}, "required": ["ok", "n"],
+                  "additionalProperties": False}
+        for seed in range(5):
+            answer = self.say("hello", seed=seed, max_completion_tokens=400, extra_body={"thinking_token_budget": 3}, response_format={
+                "type": "json_schema", "json_schema": {"name": "s", "schema": schema, "strict": True}})
+            choice = answer.choices[0]
+            if choice.finish_reason == "length":  # white space may go on
+                continue
+            value = json.loads(choice.message.content)
+            self.assertIn(value["n"], (1, 2, 3))
+            self.assertIsInstance(value["ok"], bool)
+
+    @unittest.skipUnless(os.path.isdir(os.environ.get("BATON_XGRAMMAR", "")), "structured output is not available")
+    def test_a_forced_call(self):
+        tools = [{"type": "function", "function": {"name": "pick", "parameters": {
+            "type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}}}]
+        answer = self.say("hello", max_completion_tokens=200, tools=tools, tool_choice="required", parallel_tool_calls=False,
+                          extra_body={"thinking_token_budget": 3})
+        call = answer.choices[0].message.tool_calls[0]
+        self.assertEqual(call.function.name, "pick")
+        self.assertIn(json.loads(call.function.arguments)["n"], (1, 2))
+
+
+if __name__ == "__main__":
+    harness.main()

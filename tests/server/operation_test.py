@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Load, limits and ends: what happens when clients go, wait, come in crowds, read slowly, and when the server is told to end."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+import harness
+import openai
+
+
+BEGUN = b'_content":"a"'  # the first character of the scripts below has come
+
+
+def chat_body(text, **options):
+    return json.dumps({"model": "scripted", "messages": [{"role": "user", "content": text}], **options}).encode()
+
+
+def open_stream(server, text, **options):
+    """A socket with a streamed chat on it, behind its head."""
+    body = chat_body(text, stream=True, **options)
+    s = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+    return s
+
+
+def read_until(s, wanted, seconds=20):
+    data = b""
+    deadline = time.monotonic() + seconds
+    while wanted not in data and time.monotonic() < deadline:
+        part = s.recv(65536)
+        if not part:
+            break
+        data += part
+    return data
+
+
+class Operation(unittest.TestCase):
+    def start(self, *flags, **options):
+        server = harness.Server(*flags, **options)
+        self.addCleanup(server.kill)
+        return server
+
+    def wait_for(self, condition, what, seconds=10):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if condition():
+                return
+            time.sleep(0.02)
+        self.fail(what)
+
+    def idle(self, server):
+        def is_idle():
+            m = server.metrics()
+            return m["baton_requests_open"] == 0 and m["baton_sequences_running"] == 0 and m["baton_sequences_waiting"] == 0
+        self.wait_for(is_idle, "not idle")
+
+    def test_a_client_that_goes_is_cancelled(self):
+        server = self.start(pace_us=5000)
+        running = open_stream(server, "#repeat 4000 abcdef ", max_tokens=6000)
+        read_until(running, BEGUN)
+        running.close()
+        self.wait_for(lambda: server.metrics()['baton_requests_abandoned_total{stage="answering"}'] == 1, "not noticed")
+        self.idle(server)
+        # Whole answers, too; and while they wait.
+        body = chat_body("#repeat 4000 abcdef ", max_tokens=6000)
+        whole = socket.create_connection(("127.0.0.1", server.port))
+        whole.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        self.wait_for(lambda: server.metrics()["baton_sequences_running"] == 1, "not running")
+        whole.close()
+        self.idle(server)
+        self.assertLess(server.metrics()["baton_generation_tokens_total"], 100)
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_killed_client(self):
+        server = self.start(pace_us=5000)
+        code = ("import openai, sys\n"
+                f"c = openai.OpenAI(base_url='{server.url}/v1', api_key='x')\n"
+                "for chunk in c.chat.completions.create(model='scripted', stream=True, max_tokens=6000,\n"
+                "        messages=[{'role': 'user', 'content': '#repeat 4000 abcdef '}]):\n"
+                "    print('.', flush=True)\n")
+        client = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        client.stdout.readline()
+        client.kill()
+        client.wait()
+        client.stdout.close()
+        self.idle(server)
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_full_queue(self):
+        server = self.start("--max-num-seqs", "4", "--max-queued-requests", "1", pace_us=5000)
+        streams = [open_stream(server, "#repeat 400 abcdef ", max_tokens=400) for _ in range(5)]
+        self.wait_for(lambda: server.metrics()["baton_requests_open"] == 5, "not taken")
+        with self.assertRaises(openai.RateLimitError) as e:
+            server.openai().chat.completions.create(model="scripted", messages=[{"role": "user", "content": "a"}])
+        self.assertEqual(e.exception.code, "slow_down")
+        self.assertGreaterEqual(int(e.exception.response.headers["retry-after"]), 1)
+        for s in streams:
+            self.assertIn(b"[DONE]", read_until(s, b"[DONE]"))
+            s.close()
+        self.idle(server)
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_deadline(self):
+        server = self.start(pace_us=5000)
+        client = server.openai()
+        with self.assertRaises(openai.APIStatusError) as e:
+            client.chat.completions.create(model="scripted", messages=[{"role": "user", "content": "#repeat 4000 abcdef "}],
+                                           extra_headers={"x-request-timeout-ms": "200"})
+        self.assertEqual(e.exception.status_code, 408)
+        self.idle(server)
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_slow_reader_is_cut_and_nobody_else(self):
+        server = self.start("--max-stream-bytes", "65536")
+        slow = socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", server.port))
+        body = chat_body("#repeat 1000 abcdef ", max_tokens=6000, stream=True, logprobs=True, top_logprobs=20)
+        slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        answer = server.openai().chat.completions.create(model="scripted", messages=[{"role": "user", "content": "a</think>quick"}])
+        self.assertEqual(answer.choices[0].message.content, "quick")
+        self.wait_for(lambda: server.metrics()["baton_http_slow_readers_total"] >= 1, "not cut")
+        self.idle(server)
+        slow.close()
+        self.assertEqual(server.stop(), 0)
+
+    def test_drain(self):
+        server = self.start(pace_us=5000)
+        stream = open_stream(server, "#repeat 20 abcdef ", max_tokens=200)
+        read_until(stream, BEGUN)
+        server.signal()
+        self.wait_for(lambda: any("ending" in e.get("message", "") for e in server.log), "not ending")
+        with self.assertRaises(OSError):
+            socket.create_connection(("127.0.0.1", server.port), timeout=2).close()
+        self.assertIn(b"[DONE]", read_until(stream, b"[DONE]"))
+        self.assertEqual(server.process.wait(10), 0)
+
+    def test_a_second_signal_ends_at_once(self):
+        server = self.start(pace_us=20000)
+        stream = open_stream(server, "#repeat 1000 abcdef ", max_tokens=6000)
+        read_until(stream, BEGUN)
+        server.signal()
+        self.wait_for(lambda: any("ending" in e.get("message", "") for e in server.log), "not ending")
+        begin = time.monotonic()
+        server.signal()
+        rest = read_until(stream, b"never")
+        self.assertEqual(server.process.wait(10), 1)
+        self.assertLess(time.monotonic() - begin, 5)
+        self.assertNotIn(b"[DONE]", rest)
+        self.assertIn(b'"error"', rest)
+
+    def test_keys(self):
+        import hashlib
+        path = os.path.join(harness.MODEL, "keys")
+
+        def write(*keys):
+            with open(path, "w", encoding="utf-8") as f:
+                f.write("# name hash role\n" + "".join(f"{n} {hashlib.sha256(k.encode()).hexdigest()} {r}\n" for n, k, r in keys))
+        write(("alice", "k1", ""), ("root", "k2", "admin"))
+        server = self.start("--api-key-file", path)
+        ask = {"model": "scripted", "messages": [{"role": "user", "content": "a</think>b"}]}
+        with self.assertRaises(openai.AuthenticationError):
+            server.openai("wrong").chat.completions.create(**ask)
+        server.openai("k1").chat.completions.create(**ask)
+        server.anthropic("k1").messages.create(**ask, max_tokens=9)
+
+        def flush(key):
+            request = urllib.request.Request(server.url + "/flush_cache", b"", {"Authorization": f"Bearer {key}"})
+            try:
+                return urllib.request.urlopen(request, timeout=10).status
+            except urllib.error.HTTPError as e:
+                return e.code
+        self.idle(server)
+        self.assertEqual([flush("k1"), flush("k2")], [403, 200])
+        write(("bob", "k3", ""))
+        server.signal(signal.SIGHUP)
+        self.wait_for(lambda: any("read again" in e.get("message", "") for e in server.log), "not read again")
+        with self.assertRaises(openai.AuthenticationError):
+            server.openai("k1").chat.completions.create(**ask)
+        server.openai("k3").chat.completions.create(**ask)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("nonsense\n")
+        server.signal(signal.SIGHUP)
+        self.wait_for(lambda: any("stays in use" in e.get("message", "") for e in server.log), "not refused")
+        server.openai("k3").chat.completions.create(**ask)
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_crowd(self):
+        server = self.start("--max-num-seqs", "64")
+        failures = []
+
+        def talk(i):
+            client = server.openai()
+            for k in range(5):
+                text = f"text {i} {k} — é日"
+                got = "".join(c.choices[0].delta.content or "" for c in client.chat.completions.create(
+                    model="scripted", stream=True, messages=[{"role": "user", "content": "a</think>" + text}]) if c.choices)
+                if got != text:
+                    failures.append((text, got))
+        threads = [threading.Thread(target=talk, args=(i,)) for i in range(16)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(failures, [])
+        self.idle(server)
+        self.assertEqual(server.stop(), 0)
+
+    def test_cors(self):
+        server = self.start("--allowed-origins", "https://page.example")
+        request = urllib.request.Request(server.url + "/v1/models", headers={"Origin": "https://page.example"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            self.assertEqual(answer.headers["access-control-allow-origin"], "https://page.example")
+        request = urllib.request.Request(server.url + "/v1/models", headers={"Origin": "https://other.example"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            self.assertIsNone(answer.headers["access-control-allow-origin"])
+        self.assertEqual(server.stop(), 0)
+
+
+if __name__ == "__main__":
+    harness.main()
