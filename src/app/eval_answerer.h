@@ -25,6 +25,9 @@ struct AskOptions {
   std::string reasoning_effort;  // empty: as the template has it
 };
 
+// The body of a chat completion that asks a question of the model of that name.
+std::string request_body(const evaluate::Question& question, const AskOptions& ask, const std::string& model);
+
 class Answerer {
  public:
   virtual ~Answerer() = default;

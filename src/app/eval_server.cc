@@ -5,7 +5,6 @@
 #include <atomic>
 #include <boost/json/array.hpp>
 #include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -138,21 +137,10 @@ class ServerAnswerer final : public Answerer {
     return {};
   }
 
-  std::string body_of(const Question& q) const {
-    json::object body = q.request;
-    body["model"] = options_.model;
-    body["max_tokens"] = ask_.max_tokens;
-    body["temperature"] = ask_.temperature;
-    if (ask_.top_p != 1) body["top_p"] = ask_.top_p;
-    if (ask_.temperature > 0) body["seed"] = ask_.seed;
-    if (!ask_.reasoning_effort.empty()) body["reasoning_effort"] = ask_.reasoning_effort;
-    return json::serialize(body);
-  }
-
   void ask(http::Client& client, const Question& q, Outcome& out) const {
     http::ClientRequest r = request("/chat/completions");
     r.method = "POST";
-    r.body = body_of(q);
+    r.body = request_body(q, ask_, options_.model);
     for (int attempt = 1;; ++attempt) {
       const Clock::time_point start = Clock::now();
       const auto response = client.call(r);
