@@ -59,6 +59,10 @@ class LintTest(unittest.TestCase):
         self.assertEqual(len(lines), 1, lines)
         self.assertIn(expected, lines[0])
 
+    def test_shell_that_bash_cannot_read(self):
+        script = "#!/usr/bin/env bash\nfor x in a b\n  c d; do\n  echo\ndone\n"
+        self.assert_finds("run:3: ", {"run": script}, executable=("run",))
+
     def test_clean(self):
         self.assertEqual(self.lint(), (0, []))
 
