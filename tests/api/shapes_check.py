@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds the answers in tests/data/api against the types of the official clients of OpenAI and Anthropic.
 
-    build/venv/bin/python tests/api/shapes_check.py [FOLDER]
+    build/clients/bin/python tests/api/shapes_check.py [FOLDER]
 
 Every answer and every event has to be valid as its type, and every field that a type requires has to be there: the clients themselves do
 not check that. Needs the packages openai and anthropic; exit 77 without them.
