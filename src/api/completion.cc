@@ -30,7 +30,7 @@ void read_prompt_logprobs(FieldReader& in, Request& out) {
 constexpr Field kFields[] = {
     {.name = "prompt",
      .type = "string or list",
-     .what = "text, a list of token ids, or a list of such; 256 prompts at most. Special tokens in text are text",
+     .what = "text, a list of token ids, or a list of such; 256 prompts at most. Special tokens in the text count as such",
      .required = true,
      .read = [](FieldReader& in, Request& out) { read_prompts(in, completion(out).prompts); }},
     {.name = "max_tokens", .type = "integer", .what = "16 if not given; 0 with `echo`: the prompt alone", .read = read_max_tokens},

@@ -202,6 +202,7 @@ void Engine::tell(const CycleResult* result) {
     BATON_CHECK(found != listeners_.end());
     const Listener listener = found->second;
     if (e.score >= 0) {
+      BATON_CHECK(static_cast<size_t>(e.score) < result->scores.size());
       const CycleResult::Score& score = result->scores[static_cast<size_t>(e.score)];
       listener.sink->on_prompt_logprobs(score.position, score.logprobs, score.top);
       continue;

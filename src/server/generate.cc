@@ -115,6 +115,7 @@ void post_generate(Server& server, const std::shared_ptr<Call>& call) {
     auto request = api::parse_generate(call->request().body, server.parse_limits());
     if (!request.ok()) return refuse(server, *call, request.error());
     call->ignored(request->ignored_fields);
+    if (!server.check_model(*call, request->model)) return;
     const Service& service = server.service();
     Shape shape;
     shape.id = request->id.empty() ? call->number() : request->id;

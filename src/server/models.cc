@@ -10,6 +10,18 @@ api::ModelCard card_of(const ServedModel& model, std::string_view name) {
   return {.id = std::string(name), .root = model.name(), .created = model.created(), .max_model_len = model.context_tokens()};
 }
 
+// Clients write the slash of a name such as org/model as %2F. What is no escape stays as it is.
+std::string unescape(std::string_view text) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1; };
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool escape = text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0;
+    out += escape ? static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2])) : text[i];
+    if (escape) i += 2;
+  }
+  return out;
+}
+
 }  // namespace
 
 void get_models(Server& server, const std::shared_ptr<Call>& call) {
@@ -23,7 +35,7 @@ void get_models(Server& server, const std::shared_ptr<Call>& call) {
 
 void get_model(Server& server, const std::shared_ptr<Call>& call) {
   constexpr std::string_view kPath = "/v1/models/";
-  const std::string name = call->request().path.substr(kPath.size());
+  const std::string name = unescape(std::string_view(call->request().path).substr(kPath.size()));
   if (!server.check_model(*call, name)) return;
   std::string out;
   api::append_model(out, card_of(server.service().model(), name));

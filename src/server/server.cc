@@ -47,6 +47,8 @@ Result<std::unique_ptr<Server>> Server::start(Service& service, const ServerOpti
   const Settings& s = options.settings;
   if (s.tls_certificate.empty() != s.tls_key.empty())
     return Error{Error::Kind::kInvalid, "--ssl-certfile and --ssl-keyfile belong together; give both or none"};
+  if (!s.tls_client_ca.empty() && s.tls_certificate.empty())
+    return Error{Error::Kind::kInvalid, "--ssl-ca-certs checks the clients of a TLS server; it needs --ssl-certfile and --ssl-keyfile"};
   std::unique_ptr<Server> server(new Server(service, options));
   BATON_ASSIGN(server->keys_, ApiKeys::load(s.api_keys, s.api_key_file));
   Server* raw = server.get();
@@ -61,7 +63,7 @@ Server::Server(Service& service, const ServerOptions& options)
       form_(static_cast<int>(options.settings.grammar_workers) + 1, kMostForming) {
   parse_limits_.body_bytes = static_cast<size_t>(options.settings.body_bytes);
   parse_limits_.choices = static_cast<int32_t>(options.settings.choices);
-  parse_limits_.vocabulary = static_cast<int32_t>(service.model().columns());
+  parse_limits_.vocabulary = static_cast<int32_t>(std::min<int64_t>(service.model().columns(), service.model().tokenizer().id_limit()));
   parse_limits_.strict = options.settings.strict;
   std::random_device device;
   call_key_ = uint64_t{device()} << 32 | device();

@@ -225,6 +225,9 @@ struct Loader {
     const Setting* s = find_setting(name, &opposite);
     if (s == nullptr) return invalid(fmt::format("{}: there is no setting of this name; baton serve --help lists them", where));
     const size_t place = place_of(*s);
+    // Given but empty, as from a variable that is not set: to go on would open the server to everybody.
+    if (s->name == std::string_view("api-key") && split_list(value).empty())
+      return invalid(fmt::format("{}: the key is empty; give one, or leave it out for a server that asks for none", where));
     if (opposite) {
       Settings switched;
       BATON_TRY(assign(switched, *s, value, where));

@@ -37,6 +37,16 @@ TEST(Settings, TheNearerSourceWins) {
   EXPECT_NE(dumped.find("# environment"), std::string::npos);
 }
 
+TEST(Settings, AnEmptyKeyIsNoOpenServer) {
+  for (const char* key : {"", " ", ","}) {
+    SettingSources sources;
+    sources.flags = {{"api-key", key}};
+    const auto loaded = load_settings(sources);
+    ASSERT_FALSE(loaded.ok()) << '"' << key << '"';
+    EXPECT_NE(loaded.error().message.find("the key is empty"), std::string::npos) << loaded.error().message;
+  }
+}
+
 TEST(Settings, WhatIsDumpedIsReadAgain) {
   SettingSources sources;
   sources.flags = {{"model", "a \"b\"\\c"}, {"allowed-origins", "x,y"}, {"no-log-requests", "true"}, {"snapshots", "-1"}};

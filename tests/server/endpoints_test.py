@@ -30,6 +30,7 @@ class Endpoints(harness.ServerTest):
         self.assertEqual(self.client.models.retrieve("scripted").id, "scripted")
         with self.assertRaises(openai.NotFoundError):
             self.client.models.retrieve("other")
+        self.assertEqual(json.loads(self.get("/v1/models/%73cript%65d"))["id"], "scripted")
 
     def test_completions(self):
         answer = self.client.completions.create(model="scripted", prompt="abc", max_tokens=10)
@@ -89,6 +90,22 @@ class Endpoints(harness.ServerTest):
         events = [line[6:] for line in body.split("\n") if line.startswith("data: ")]
         self.assertEqual(events[-1], "[DONE]")
         self.assertEqual(json.loads(events[-2])["text"], "abc")
+
+        status, _, body = self.post("/generate", {"text": "abc", "model": "other"})
+        self.assertEqual((status, json.loads(body)["error"]["code"]), (404, "model_not_found"))
+
+    def test_special_tokens_count_in_raw_prompts_alone(self):
+        _, _, body = self.post("/tokenize", {"prompt": "<|user|></think>"})
+        self.assertEqual(json.loads(body)["count"], 2)
+        answer = self.client.completions.create(model="scripted", prompt="<|user|></think>", max_tokens=1)
+        self.assertEqual(answer.usage.prompt_tokens, 2)
+        _, _, body = self.post("/tokenize", {"messages": [{"role": "user", "content": "<|user|></think>"}]})
+        self.assertGreater(json.loads(body)["count"], 16)
+
+    def test_prompt_logprobs(self):
+        status, _, body = self.post("/v1/completions", {"prompt": "abc", "prompt_logprobs": 1, "max_tokens": 2})
+        self.assertEqual(status, 200, body)
+        self.assertEqual(len(json.loads(body)["choices"][0]["prompt_logprobs"]), 3)
 
     def test_tokenize(self):
         _, _, body = self.post("/tokenize", {"prompt": "aé"})

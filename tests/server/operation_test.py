@@ -193,6 +193,11 @@ class Operation(unittest.TestCase):
         server.openai("k3").chat.completions.create(**ask)
         self.assertEqual(server.stop(), 0)
 
+    def test_what_would_leave_a_server_open_is_refused(self):
+        for flags, message in ((("--api-key", ""), "the key is empty"), (("--ssl-ca-certs", "/nowhere"), "it needs --ssl-certfile")):
+            with self.assertRaisesRegex(RuntimeError, message):
+                self.start(*flags)
+
     def test_a_crowd(self):
         server = self.start("--max-num-seqs", "64")
         failures = []

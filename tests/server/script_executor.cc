@@ -60,6 +60,14 @@ void ScriptExecutor::launch(const sched::Cycle& cycle, std::span<const engine::B
     job.draws = cycle.draws;
     job.binds.clear();
     for (size_t i = 0; i < cycle.binds.size(); ++i) job.binds.emplace_back(cycle.binds[i].slot, script_of(bound[i]));
+    job.result.scores.clear();
+    for (const sched::Score& s : cycle.scores) {
+      engine::CycleResult::Score& to = job.result.scores.emplace_back();
+      to.position = cycle.rows[static_cast<size_t>(s.rows)].position + s.first + 1;
+      to.logprobs.assign(static_cast<size_t>(s.count), -0.5F);
+      for (int32_t i = 0; i < s.count; ++i)
+        for (int32_t k = 0; k < s.logprobs; ++k) to.top.push_back({k, -2.0F - static_cast<float>(k)});
+    }
     ++launched_;
   }
   changed_.notify_all();
