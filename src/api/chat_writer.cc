@@ -50,18 +50,7 @@ void ChatChunkWriter::end(std::string& out, int32_t choice, const Usage& usage, 
     out += "null";
   }
   out += ',';
-  if (finish != nullptr)
-    append_finish(out, *finish);
-  else
-    out += R"("finish_reason":null)";
-  out += "}]";
-  if (options_.continuous_usage) {
-    out += R"(,"usage":)";
-    append_usage(out, usage);
-  } else if (options_.include_usage) {
-    out += R"(,"usage":null)";
-  }
-  out += "}\n\n";
+  append_chunk_end(out, finish, {options_.include_usage, options_.continuous_usage}, usage);
 }
 
 void ChatChunkWriter::role(std::string& out, int32_t choice, const Usage& usage) {

@@ -89,18 +89,7 @@ void CompletionChunkWriter::chunk(std::string& out, int32_t choice, std::string_
   else
     out += "null";
   out += ',';
-  if (finish != nullptr)
-    append_finish(out, *finish);
-  else
-    out += R"("finish_reason":null)";
-  out += "}]";
-  if (options_.continuous_usage) {
-    out += R"(,"usage":)";
-    append_usage(out, usage);
-  } else if (options_.include_usage) {
-    out += R"(,"usage":null)";
-  }
-  out += "}\n\n";
+  append_chunk_end(out, finish, {options_.include_usage, options_.continuous_usage}, usage);
 }
 
 void CompletionChunkWriter::text(std::string& out, int32_t choice, std::string_view text, std::span<const TokenLogprobs> logprobs,

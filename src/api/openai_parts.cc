@@ -133,4 +133,19 @@ void append_finish(std::string& out, const Finish& finish) {
   }
 }
 
+void append_chunk_end(std::string& out, const Finish* finish, ChunkUsage shown, const Usage& usage) {
+  if (finish != nullptr)
+    append_finish(out, *finish);
+  else
+    out += R"("finish_reason":null)";
+  out += "}]";
+  if (shown.continuous) {
+    out += R"(,"usage":)";
+    append_usage(out, usage);
+  } else if (shown.include) {
+    out += R"(,"usage":null)";
+  }
+  out += "}\n\n";
+}
+
 }  // namespace baton::api

@@ -21,4 +21,11 @@ float shown_logprob(float logprob);
 // "finish_reason":..., and "stop_reason" where a stop string or token was met.
 void append_finish(std::string& out, const Finish& finish);
 
+struct ChunkUsage {
+  bool include;     // `usage` is there, null
+  bool continuous;  // or what was used so far
+};
+// The end of a streamed chunk with one choice: why that ended, or null, and the usage.
+void append_chunk_end(std::string& out, const Finish* finish, ChunkUsage shown, const Usage& usage);
+
 }  // namespace baton::api
