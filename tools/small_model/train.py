@@ -42,9 +42,9 @@ class Stage:
 
 STAGES = (
     Stage("short", 0.36, 2048, "mid", DENSE, "trunk"),
-    Stage("long", 0.13, 8192, "long", DENSE, "trunk"),
+    Stage("long", 0.14, 8192, "long", DENSE, "trunk"),
     Stage("index", 0.04, 8192, "long", INDEX, "trunk"),
-    Stage("sparse", 0.21, 8192, "long", SPARSE, "trunk", fp8_after=0.4),
+    Stage("sparse", 0.20, 8192, "long", SPARSE, "trunk", fp8_after=0.4),
     Stage("mtp", 0.14, 2048, "chat", SPARSE, "mtp", fp8_after=0.0),  # the first two fifths with dense attention
     Stage("drafter", 0.12, 2048, "chat", CHOOSE, "drafter", fp8_after=0.0),
 )
@@ -202,7 +202,8 @@ def run_stage(run, stage, begin, end, trunk_end, batches):
     if stage.what == "drafter":
         save_drafter(drafter, dc, run.out / "drafter")
     else:
-        torch.save({n: w.cpu() for n, w in run.masters.items()}, run.out / f"{stage.name}.pt")
+        torch.save({n: w.cpu() for n, w in run.masters.items()}, run.out / "unfinished")
+        (run.out / "unfinished").rename(run.out / f"{stage.name}.pt")  # who waits for the file sees it whole
     memory = torch.cuda.max_memory_allocated() / 2**30 if run.device != "cpu" else 0.0
     run.write(stage=stage.name, done=1, steps=step, t=round(run.elapsed(), 1), memory_gib=memory)
 
@@ -214,9 +215,10 @@ def main():
     parser.add_argument("--config", default=HERE / "config.json")
     parser.add_argument("--stages", help="only these, by name, with commas between")
     parser.add_argument("--weights", help="weights to begin with: STAGE.pt of an earlier run")
+    parser.add_argument("--after", help="begin when this file is there; rows are made meanwhile")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--no-compile", action="store_true")
-    parser.add_argument("--workers", type=int, default=14, help="processes that make data")
+    parser.add_argument("--workers", type=int, default=4, help="processes that make data, for each kind of rows")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, help="at most this many steps of each stage")
     parser.add_argument("--length", type=int, help="rows of this length in all stages (a rehearsal on a small machine)")
@@ -239,6 +241,10 @@ def main():
     for i, s in enumerate(stages):
         if (s.length, s.mix) not in sources:
             sources[s.length, s.mix] = Batches(s.length, s.mix, max(1, a.tokens // s.length), a.workers, seed=a.seed * 100 + i)
+    for source in sources.values():
+        source.begin()
+    while a.after and not Path(a.after).exists():
+        time.sleep(0.2)
     run = Run(a)
     scale = a.budget_s / (sum(s.share for s in stages) if a.stages else 1)
     ends = [scale * sum(s.share for s in stages[:i + 1]) for i in range(len(stages))]

@@ -3,6 +3,8 @@
 A story fixes a chain of operations on its numbers; the numbers are drawn so that every intermediate result stays between 0 and 999.
 Numbers in `kept` occur as operands in tests only.
 """
+import re
+
 from .draw import either, phrasings, requests
 from .words import NAMES, PLACES, THINGS
 
@@ -136,37 +138,101 @@ PLAIN = {
                   test=("Please compute {a} x {b}.", "Tell me what {a} times {b} is.", "What is the product of {a} and {b}?"))),
 }
 
-# Stories in sentences that go together in any way; only training draws them.
-BEGINNINGS = ("{n} has {a} {t}.", "{n} had {a} {t}.", "There are {a} {t} in the {p}.", "There were {a} {t} in the {p}.",
-              "The {p} holds {a} {t}.", "{n} starts with {a} {t}.", "A shop has {a} {t}.", "{n} finds {a} {t} in the {p}.",
-              "A box holds {a} {t}.", "{m} gives {n} {a} {t}.", "In the morning {n} counts {a} {t}.", "{n} brings {a} {t} to the {p}.",
-              "On Monday there are {a} {t}.", "{n} made {a} {t}.")
-MULTIPLIED = ("There are {a} boxes with {b} {t} in each.", "{n} buys {a} bags of {b} {t} each.",
-              "{n} has {a} jars, and each jar holds {b} {t}.", "The {p} has {a} shelves. On every shelf there are {b} {t}.",
-              "{a} friends bring {b} {t} each.", "{n} packs {a} crates with {b} {t} in each.",
-              "Each day {n} makes {a} {t}, for {b} days.", "{a} rows of {b} {t} stand in the {p}.",
-              "Every one of {a} baskets has {b} {t} in it.", "{n} collects {a} {t} every hour, {b} hours long.",
-              "{a} children carry {b} {t} each.")
-GAINS = ("{m} brings {x} more.", "Then {x} more are added.", "{n} buys {x} more.", "{n} gets {x} more from {m}.", "Another {x} arrive.",
-         "Later {n} finds {x} more.", "{m} adds {x} {t}.", "After that, {x} more come in.", "The next day there are {x} more.",
-         "{x} new ones are brought from the {q}.", "{n} makes {x} more.")
-LOSSES = ("{m} takes {x} away.", "Then {x} are lost.", "{n} gives {x} of them to {m}.", "{x} of them break.", "{n} sells {x}.",
-          "Later {x} are gone.", "{n} loses {x} of them.", "{x} are carried to the {q}.", "{m} buys {x} of them.",
-          "After that, {x} are used up.", "{n} throws {x} of them away.")
+# Stories in sentences that go together in any way; only training draws them. Numbers are told in the order in which they are worked with.
+HAS = ("has", "had", "keeps", "kept", "holds", "got", "counts", "counted", "finds", "found", "owns", "collected", "carries", "picks up",
+       "picked up", "brings", "brought", "makes", "made", "buys", "bought", "sees", "saw", "starts with", "receives", "gathered", "packs")
+BEGINNINGS = ("{n} V {a} {t}.", "{n} V {a} {t}.", "At the {p}, {n} V {a} {t}.", "In the {p}, {n} V {a} {t}.", "{n} V {a} {t} in the {p}.",
+              "There are {a} {t} in the {p}.", "There were {a} {t} in the {p}.", "The {p} holds {a} {t}.", "The {p} has {a} {t}.",
+              "The {p} had {a} {t}.", "A shop has {a} {t}.", "A shop had {a} {t}.", "A box holds {a} {t}.", "{m} gives {n} {a} {t}.",
+              "On Monday there are {a} {t}.", "Last week there were {a} {t} here.", "{a} {t} lie in the {p}.", "We have {a} {t}.",
+              "{a} {t} are on the table.", "{n} and {m} have {a} {t}.", "In the morning {n} V {a} {t}.", "Yesterday {n} V {a} {t}.")
+HOLDERS = ("boxes", "bags", "jars", "baskets", "crates", "shelves", "rows", "piles", "drawers", "sacks", "rooms", "carts", "trays",
+           "bundles", "cases", "barrels")
+PEOPLE = ("children", "guests", "visitors", "sailors", "bakers", "girls", "boys", "neighbours", "teachers", "farmers")
+MULTIPLIED = ("There are {a} H with {b} {t} in each.", "{n} V {a} H of {b} {t} each.", "{n} V {a} H, and each of them holds {b} {t}.",
+              "The {p} has {a} H. On every one there are {b} {t}.", "{a} W bring {b} {t} each.", "Each of {a} W brings {b} {t}.",
+              "Every one of {a} W has {b} {t}.", "Each of the {a} W makes {b} {t}.", "{a} W carry {b} {t} each.",
+              "{n} packs {a} H with {b} {t} in each.", "Each day {n} makes {a} {t}, for {b} days.", "{a} H of {b} {t} stand in the {p}.",
+              "Every one of {a} H has {b} {t} in it.", "Each of {a} H holds {b} {t}.", "In each of {a} H there are {b} {t}.",
+              "{n} collects {a} {t} every hour, {b} hours long.", "{n} V {a} {t} every day for {b} days.",
+              "{n} fills {a} H with {b} {t} each.",
+              "There are {a} {t} in each of {b} H.", "{a} H hold {b} {t} each.", "We have {a} H. Each holds {b} {t}.",
+              "Each of {a} W gives {n} {b} {t}.", "{n} puts {a} {t} into each of {b} H.")
+GAINED = ("brings", "brought", "finds", "found", "buys", "bought", "gets", "got", "makes", "made", "adds", "added", "collects", "collected",
+          "receives", "received", "picks up", "picked up")
+GAINS = ("S V {x} more", "S V {x} more", "S V another {x}", "S V {x} {t}", "S V {x} new ones", "{x} more are added", "{x} more were added",
+         "another {x} arrive", "{x} more come in", "there are {x} more", "{x} new ones are brought from the {q}", "{x} {t} were added",
+         "{n} gets {x} more from {m}", "{m} gives {n} {x} more", "S puts {x} more there")
+LOST = ("takes", "took", "gives", "gave", "loses", "lost", "sells", "sold", "uses", "used", "breaks", "broke", "removes", "removed", "eats",
+        "throws", "drops", "dropped", "lends", "hides", "carries")
+LOSSES = ("S V {x} of them", "S V {x} of them", "S V {x}", "S V {x} {t}", "S takes {x} away", "S took {x} away", "S takes {x} of them home",
+          "S gives {x} away", "S gave {x} of them away", "{x} are lost", "{x} were lost", "{x} of them break", "{x} are gone",
+          "{x} were sold", "{x} are sold", "{x} of the {t} are given away", "{x} are carried to the {q}", "{x} were used up",
+          "{n} gives {x} to {m}", "{n} gave {x} of them to {m}", "{x} {t} were taken away", "S throws {x} of them away")
+LATER = ("then ", "later ", "after that, ", "the next day ", "in the end ", "on Tuesday ", "soon ", "since then ", "in the evening ")
+SUBJECTS = ("{n}", "{n}", "{m}", "{m}", "a friend", "someone", "the baker", "a visitor")
+JOINTS = (". ", ". ", ". ", ". ", ", then ", ", and ", " and then ", "; ", ", but ", ", and later ", ". And ")
+ASIDES = ("It is a warm day.", "The {p} is quiet.", "{m} is happy.", "It rains a little.", "Nobody else is there.")
 ENDINGS = ("How many {t} are there now?", "How many {t} are there in the end?", "How many {t} does that make?",
            "What is the number of {t} now?", "How many {t} is that?", "Count the {t}.", "How many are there at last?",
-           "Find the number of {t}.", "How many {t} do we have then?")
-LEFT = ("How many {t} are left?", "How many {t} remain?", "How many are left over?", "How many {t} are still there?")
+           "Find the number of {t}.", "How many {t} do we have then?", "How many {t} are there in total?", "How many {t} are there in all?",
+           "How many {t} does {n} have now?", "How many {t} does {n} have?", "How many {t} is that in total?")
+LEFT = ("How many {t} are left?", "How many {t} remain?", "How many are left over?", "How many {t} are still there?",
+        "How many {t} does {n} have left?", "How many of them are left?")
+TWO = ("{n} V {a} {t} and {m} V {b} {t}.", "{n} V {a} {t}. {m} V {b} {t}.", "{n} V {a} {t}, {m} V {b}.", "{n} V {a} {t} while {m} V {b}.",
+       "The first box holds {a} {t} and the second holds {b}.", "There are {a} {t} in the {p} and {b} in the {q}.")
+THREE = ("{n} V {a} {t}, {m} V {b}, and there are {c} in the {p}.", "There are {a} {t} in one box, {b} in another and {c} in a third.",
+         "{n} V {a} {t} on Monday, {b} on Tuesday and {c} on Friday.", "We see {a} red, {b} white and {c} black {t}.",
+         "{n} V {a} {t}, then {b} more, and then {c}.")
+SUMS = ("How many {t} is that together?", "How many {t} do they have together?", "How many {t} are there in all?",
+        "How many {t} is that in total?", "How many {t} do they have altogether?", "What is the sum?",
+        "How many {t} are there together?", "Add them up.")
+DIFFERENCES = ("How many more {t} does {n} have than {m}?", "How many fewer {t} does {m} have than {n}?", "What is the difference?",
+               "By how many {t} is {n} ahead of {m}?", "How many more {t} has {n}?", "How many {t} does {m} lack?")
+
+
+def filled(draw, text, verbs):
+    """Puts a verb, a subject, holders and people in the places of capitals that stand alone."""
+    for mark, words in (("V", verbs), ("S", SUBJECTS), ("H", HOLDERS), ("W", PEOPLE)):
+        while re.search(rf"\b{mark}\b", text):
+            text = re.sub(rf"\b{mark}\b", draw.choice(words), text, count=1)
+    return text
+
+
+def capital(text):
+    return text[0].upper() + text[1:]
+
+
+def happening(draw, operation, slot):
+    """A gain or a loss as a clause."""
+    text = filled(draw, draw.choice(GAINS), GAINED) if operation == "+" else filled(draw, draw.choice(LOSSES), LOST)
+    return (draw.choice(LATER) if draw.chance(0.25) else "") + text.replace("{x}", slot)
+
+
+def story_of(draw, chain):
+    """A frame of any chain, with its numbers as {a}, {b}, ..."""
+    if chain in ("+", "-", "++") and draw.chance(0.35):
+        told = filled(draw, draw.choice(THREE if chain == "++" else TWO), HAS)
+        return f"{told} {draw.choice(DIFFERENCES if chain == '-' else SUMS)}"
+    multiplied = chain[0] == "x"
+    text = filled(draw, draw.choice(MULTIPLIED if multiplied else BEGINNINGS), HAS)
+    for i, operation in enumerate(chain):
+        if i == 0 and multiplied:
+            continue
+        joint = draw.choice(JOINTS)
+        clause = happening(draw, operation, "{" + "abcd"[i + 1] + "}")
+        text = text[:-1] + joint + (capital(clause) if joint == ". " else clause) + "."
+    if draw.chance(0.15):
+        text += " " + draw.choice(ASIDES)
+    return text + " " + draw.choice(ENDINGS + LEFT if chain[-1] == "-" else ENDINGS)
 
 
 def told(draw, chain, values, slots):
-    """A story of any chain."""
-    multiplied = chain[0] == "x"
-    sentences = [draw.choice(MULTIPLIED if multiplied else BEGINNINGS)]
-    for operation, value in list(zip(chain, values[1:]))[int(multiplied):]:
-        sentences.append(draw.choice(GAINS if operation == "+" else LOSSES).replace("{x}", str(value)))
-    sentences.append(draw.choice(ENDINGS + LEFT if chain[-1] == "-" else ENDINGS))
-    return " ".join(sentences).format(**slots)
+    """A story of any chain that tests do not tell."""
+    tests = STORIES[chain].test if chain in STORIES else ()
+    while (frame := story_of(draw, chain)) in tests:
+        pass
+    return draw.loosened(frame, tests).format(**dict(slots, **dict(zip("abcd", values))))
 
 
 STORIES = {
@@ -265,7 +331,7 @@ def problem(draw):
     n, m = draw.sample(NAMES, 2)
     slots = dict(zip("abc", values), n=n, m=m, t=draw.choice(THINGS), p=draw.choice(PLACES))
     reasoning, result = work(chain, values)
-    if chain not in STORIES or (draw.split == "train" and draw.chance(0.55)):
+    if chain not in STORIES or (draw.split == "train" and draw.chance(0.65)):
         return told(draw, chain, values, dict(slots, q=draw.choice(PLACES))), reasoning, result
     return draw.phrase(STORIES[chain], **slots), reasoning, result
 

@@ -15,8 +15,8 @@ from .tasks import conversation
 # Shares of tokens.
 MIXES = {
     "short": dict(arithmetic=.28, lists=.14, json=.09, tools=.18, copy=.07, story=.03, chat=.13, recall=.08),
-    "mid": dict(arithmetic=.22, lists=.11, json=.07, tools=.15, copy=.05, story=.03, chat=.12, recall=.25),
-    "long": dict(arithmetic=.09, lists=.05, json=.03, tools=.07, copy=.03, story=.02, chat=.06, recall=.65),
+    "mid": dict(arithmetic=.22, lists=.10, json=.09, tools=.18, copy=.07, story=.02, chat=.11, recall=.21),
+    "long": dict(arithmetic=.09, lists=.04, json=.04, tools=.09, copy=.03, story=.01, chat=.06, recall=.64),
     "chat": dict(arithmetic=.18, lists=.08, json=.08, tools=.16, copy=.05, story=.10, chat=.30, recall=.05),
 }
 

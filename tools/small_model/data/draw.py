@@ -25,6 +25,16 @@ REQUESTS = ("{}.", "Please {}.", "Could you {}?", "Can you {}?", "I need you to 
             "Can you please {}?", "Kindly {}.", "Your task: {}.", "Help me to {}.", "I would like you to {}.")
 
 
+# What people put before and behind what they want, and between its words: it changes nothing.
+OPENINGS = ("Hello! ", "Hi! ", "Hi there. ", "Hey, ", "OK, ", "Well, ", "So, ", "Next: ", "Question: ", "Quick question: ", "Listen: ",
+            "One more thing. ", "Now, ", "And then: ", "Good. ", "Fine. ", "Another one: ", "Here is a task. ", "Let me ask this. ",
+            "I have a request. ", "Good day. ", "By the way, ", "Thanks. ", "Let us see. ", "First, ", "This is for you: ", "Again: ")
+CLOSINGS = (" Thanks!", " Thank you.", " Take your time.", " That is all.", " I need it soon.", " It is important.", " I am curious.",
+            " Thanks in advance.", " Be quick.", " I am waiting.", " Nothing else.", " That would help me.")
+FILLERS = ("just", "now", "kindly", "please", "really", "quickly", "then", "simply", "also", "again", "today", "here", "perhaps", "exactly",
+           "once", "actually", "still", "surely")
+DISPENSABLE = frozenset("the a an of please that is me there are do does".split())
+
 ORDERS = frozenset("Add Book Change Check Convert Explain Find Get Give Look Make Remind Reserve Say Send Set Show Switch Talk Tell Text "
                    "Translate Turn Wake Write".split())
 
@@ -70,7 +80,7 @@ class Draw(random.Random):
 
     def phrase(self, choices, **slots):
         options = choices.test if self.split == "test" and choices.test else choices.train
-        text = self.choice(options)
+        text = self.loosened(self.choice(options), choices.test)
         return text.format(**slots) if slots else text
 
     def asked(self, choices, **slots):
@@ -81,7 +91,32 @@ class Draw(random.Random):
             made = made[0].upper() + made[1:]
             made = made if text[-1] == "." else made[:-1]  # what ends with a name or a message goes on ending with it
             text = text if made in choices.test else made
+        text = self.loosened(text, choices.test)
         return text.format(**slots) if slots else text
+
+    def loosened(self, text, tests=()):
+        """In training, often with words more or less that do not matter, so that what matters is learned. Slots keep their neighbours."""
+        words = text.split(" ")
+        if self.split != "train" or len(words) < 2 or self.chance(0.55):
+            return text
+        for _ in range(self.choice((0, 1, 1, 2, 3))):
+            at = self.randrange(len(words))
+            before, after = words[at - 1] if at else "", words[at]
+            if not at or not before.isalpha() or not after.isalpha() or any(":" in w for w in words[:at]):
+                continue
+            if after in DISPENSABLE and self.chance(0.4) and (at + 1 == len(words) or words[at + 1].isalpha()):
+                del words[at]
+            else:
+                words.insert(at, self.choice(FILLERS) if self.chance(0.8) else self.syllables(1, 2))
+        made = " ".join(words)
+        if self.chance(0.4):
+            opening = self.choice(OPENINGS) if self.chance(0.8) else self.syllables(1, 3).capitalize() + self.choice((", ", ". ", ": "))
+            if made[0].isupper() and made[1:2].islower() and opening[-2] != "." and self.chance(0.5):
+                made = made[0].lower() + made[1:]
+            made = opening + made
+        if made[-1] in ".?!" and self.chance(0.3):
+            made += self.choice(CLOSINGS)
+        return text if made in tests else made
 
     def chance(self, probability):
         return self.random() < probability
@@ -96,9 +131,19 @@ class Draw(random.Random):
             text += self.choice(ONSETS) + self.choice(VOWELS) + (self.choice(CODAS) if self.chance(0.4) else "")
         return text
 
+    def strange(self, words):
+        """A word that has no business here: a real one, two cut ones, or an invented one."""
+        kind = self.random()
+        if kind < 0.5:
+            return self.choice(words)
+        if kind < 0.75:
+            first, second = self.choice(words), self.choice(words)
+            return first[:self.between(1, 5)] + second[-self.between(2, 5):]
+        return self.syllables(1, 3)
+
     def identifier(self, words):
-        """A name of a function, parameter or key: real words, invented ones, letters; in one of the usual styles."""
-        parts = [self.choice(words) if self.chance(0.4) else self.syllables(1, 3) for _ in range(self.choice((1, 1, 2, 2, 3)))]
+        """A name of a function, parameter or key, in one of the usual styles."""
+        parts = [self.strange(words) for _ in range(self.choice((1, 1, 2, 2, 3)))]
         style = self.random()
         if style < 0.7:
             return "_".join(parts)

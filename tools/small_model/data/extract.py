@@ -2,7 +2,7 @@
 import json
 
 from .draw import phrasings, requests
-from .words import ADJECTIVES, CITIES, COLOURS, DAYS, FOODS, JOBS, MONTHS, NAMES, OBJECTS, PLACES, PRODUCTS, SURNAMES
+from .words import ADJECTIVES, CITIES, COLOURS, DAYS, FOODS, JOBS, MONTHS, NAMES, OBJECTS, PLACES, PRODUCTS, SURNAMES, VOCABULARY
 
 
 def full_name(draw):
@@ -24,6 +24,16 @@ KINDS = {
                          "The {job} {name} moved to {city} at the age of {age}.",
                          "My neighbour {name} works as a {job} in {city} and turned {age} last week.",
                          "Please welcome {name}! At {age}, our new {job} comes to us from {city}.",
+                         "There is a {job} in {city}. The name is {name}, the age {age}.",
+                         "{name} is a {job}. Home is {city}, and the age is {age}.",
+                         "Meet {name}, a {age} year old {job} who lives in {city}.",
+                         "At {age}, {name} still works as a {job} in {city}.",
+                         "Name: {name}. Age: {age}. City: {city}. Job: {job}.",
+                         "From {city} comes {name}, {age} years old and a {job}.",
+                         "A {job} of {age} years, {name}, has a house in {city}.",
+                         "Since last year {name} ({age}) has been a {job} in {city}.",
+                         "I met {name} in {city}: a {job}, {age} years old.",
+                         "{city} has a new {job}: {name}, aged {age}.",
                          test=("The {job} from {city} is called {name} and is {age} years old.",
                                "{name} lives in {city}, is {age} years old and works as a {job}."))),
     "product": ({
@@ -35,6 +45,15 @@ KINDS = {
                           "For {price} coins you get the {item} in {colour}; {stock} are left.",
                           "There are {stock} of the {colour} {item} left, for {price} coins each.",
                           "Our {item} comes in {colour}. The price is {price} coins and the stock is {stock}.",
+                         "The {item} is {colour}, costs {price} coins and there are {stock} of it.",
+                         "Buy the {colour} {item} for {price} coins! Only {stock} are left.",
+                         "Item: {item}. Colour: {colour}. Price: {price}. Stock: {stock}.",
+                         "In stock we have {stock} of the {item}. It is {colour} and costs {price} coins.",
+                         "A {colour} {item} is {price} coins, and {stock} pieces are here.",
+                         "{stock} times the {item} in {colour}, {price} coins each.",
+                         "You pay {price} coins for a {colour} {item}. We still have {stock}.",
+                         "The shop sells a {item}. It is {colour}. The price: {price} coins. Left: {stock}.",
+                         "Our stock of the {colour} {item} is {stock}, and one costs {price} coins.",
                           test=("The {item} in {colour} costs {price} coins; {stock} are in stock.",
                                 "There are {stock} pieces of the {colour} {item}. The price is {price} coins."))),
     "trip": ({
@@ -46,6 +65,15 @@ KINDS = {
                        "{passengers} passengers go to {to} on {day}; they start in {from}.",
                        "We start in {from} on {day} and arrive in {to} with {passengers} passengers.",
                        "The {day} train to {to} comes from {from} and carries {passengers} passengers.",
+                         "The ship leaves {from} for {to} on {day}. It carries {passengers} passengers.",
+                         "From {from} to {to}: {day}, {passengers} passengers.",
+                         "A group of {passengers} passengers leaves {from} on {day} and goes to {to}.",
+                         "To {to} go {passengers} passengers from {from} on {day}.",
+                         "Next {day} the plane flies from {from} to {to}. {passengers} passengers are on board.",
+                         "From: {from}. To: {to}. Day: {day}. Passengers: {passengers}.",
+                         "It is {day}. In {from}, {passengers} passengers wait for the train to {to}.",
+                         "The coach with {passengers} passengers is on its way to {to}; it left {from} on {day}.",
+                         "On {day} we go to {to}. We are {passengers} passengers and come from {from}.",
                        test=("The train from {from} to {to} carries {passengers} passengers on {day}.",
                              "On {day} the bus from {from} goes to {to} with {passengers} passengers."))),
     "book": ({"title": title, "author": full_name, "year": lambda d: d.between(1900, 2020), "pages": lambda d: d.between(40, 900)},
@@ -54,6 +82,15 @@ KINDS = {
                        "The book {title} by {author} has {pages} pages and came out in {year}.",
                        "{author} wrote {title}. It has {pages} pages and appeared in {year}.",
                        "With its {pages} pages, {title} by {author} is a long read; it was printed in {year}.",
+                         "{title} is a book by {author}. It came out in {year} and is {pages} pages long.",
+                         "{pages} pages, written in {year}: {title} by {author}.",
+                         "In {year} came {title}, {pages} pages long and written by {author}.",
+                         "Title: {title}. Author: {author}. Year: {year}. Pages: {pages}.",
+                         "I am reading {title}, which {author} wrote in {year}. It has {pages} pages.",
+                         "{author} is known for {title} ({year}), which has {pages} pages.",
+                         "A book of {pages} pages by {author} is called {title}; its year is {year}.",
+                         "The author {author} finished {title} in {year}, after {pages} pages.",
+                         "{title}, {pages} pages, is from {year}. {author} wrote it.",
                        test=("{author} published {title} in {year}. It has {pages} pages.",
                              "The book {title} was written by {author}, came out in {year} and has {pages} pages."))),
     "event": ({
@@ -65,6 +102,15 @@ KINDS = {
                         "On {month} {day} we invite {guests} guests to the {event} at the {place}.",
                         "{guests} guests will come to the {event} on {month} {day}. It is held at the {place}.",
                         "Come to the {place} on {month} {day}! The {event} has room for {guests} guests.",
+                         "The {event} is on {month} {day} at the {place}, for {guests} guests.",
+                         "{month} {day}: {event} at the {place}, {guests} guests.",
+                         "We hold a {event} with {guests} guests. The place is the {place}, the date {month} {day}.",
+                         "At the {place} there will be a {event} on {month} {day}. {guests} guests come.",
+                         "Event: {event}. Place: {place}. Date: {month} {day}. Guests: {guests}.",
+                         "On {month} {day} the {place} is full of guests: {guests} come to the {event}.",
+                         "Our {event} is planned for {month} {day}. We have {guests} guests and meet at the {place}.",
+                         "{guests} guests were invited to the {place} for a {event} on {month} {day}.",
+                         "A {event} is held on {month} {day}; {guests} guests meet at the {place}.",
                         test=("At the {place}, a {event} takes place on {month} {day} with {guests} guests.",
                               "We expect {guests} guests at the {event} on {month} {day}, held at the {place}."))),
     "order": ({
@@ -74,6 +120,15 @@ KINDS = {
               phrasings("{customer} at table {table} orders {quantity} portions of {dish}. The bill is {paid}.",
                         "Table {table}: {quantity} portions of {dish} for {customer}. The bill is {paid}.",
                         "We bring {quantity} portions of {dish} to {customer} at table {table}. The bill is {paid}.",
+                         "{customer} wants {quantity} portions of {dish} at table {table}. The bill is {paid}.",
+                         "At table {table} sits {customer}. The order is {quantity} portions of {dish}. The bill is {paid}.",
+                         "{dish} for {customer}: {quantity} portions, table {table}. The bill is {paid}.",
+                         "The bill of {customer} is {paid}. Table {table} had {quantity} portions of {dish}.",
+                         "Customer: {customer}. Dish: {dish}. Quantity: {quantity}. Table: {table}. Bill: {paid}.",
+                         "Please bring {customer} {quantity} portions of {dish}. It is table {table}, and the bill is {paid}.",
+                         "{quantity} times {dish} for table {table}. {customer} ordered it, and the bill is {paid}.",
+                         "The bill is {paid}: {customer}, table {table}, had {quantity} portions of {dish}.",
+                         "There are {quantity} portions of {dish} on table {table}. They are for {customer}. The bill is {paid}.",
                         test=("{quantity} portions of {dish} go to {customer} at table {table}. The bill is {paid}.", ))),
 }
 
@@ -94,7 +149,7 @@ def renamed(draw, record):
         return {key: (key, value) for key, value in record.items()}
     names = {}
     for key, value in record.items():
-        name = draw.identifier(list(record)) if draw.chance(0.6) else key
+        name = draw.identifier(list(record) if draw.chance(0.3) else VOCABULARY) if draw.chance(0.6) else key
         names.setdefault(name, (key, value))
     return names
 

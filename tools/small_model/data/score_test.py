@@ -1,13 +1,19 @@
 """Scoring and split, in plain Python: python tools/small_model/data/score_test.py"""
 import json
+import re
 import sys
 import unittest
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # the package's folder, instead of this file's
 
-from data import render, tasks, testsets  # noqa: E402
+from data import arithmetic, chat, extract, lists, recall, render, tasks, testsets  # noqa: E402
+from data.draw import Draw, Phrasings  # noqa: E402
 from data.score import correct, parsed  # noqa: E402
+
+PHRASINGS = [p for p in (*vars(lists).values(), *vars(chat).values(), *arithmetic.STORIES.values(), *arithmetic.PLAIN.values(),
+                         *(texts for _, texts in extract.KINDS.values()), *(k.question for k in recall.KINDS.values()))
+             if isinstance(p, Phrasings)]
 
 
 def written(message):
@@ -56,6 +62,15 @@ class TestSplit(unittest.TestCase):
                 for m in tasks.conversation(task, 11, index, longest=300)["messages"]:
                     if m["role"] == "user":
                         self.assertNotIn(m["content"], asked)
+
+    def test_loosened_phrasings_keep_their_slots_and_are_no_test_phrasings(self):
+        for index in range(3000):
+            draw = Draw(5, "loosened", index)
+            choices = draw.choice(PHRASINGS)
+            text = draw.choice(choices.train)
+            loosened = draw.loosened(text, choices.test)
+            self.assertEqual(re.findall(r"{\w+}", loosened), re.findall(r"{\w+}", text))
+            self.assertNotIn(loosened, choices.test)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .draw import phrasings, requests
 from .filler import sentence
-from .words import ADJECTIVES, ANIMALS, NAMES, OBJECTS, PLACES, WORDS
+from .words import ADJECTIVES, ANIMALS, NAMES, OBJECTS, PLACES, VOCABULARY, WORDS
 
 FRAMES = tuple(" ".join(p.split()) for p in (Path(__file__).parent / "frames.txt").read_text().split("\n\n")[1:])
 ASKS = phrasings("Tell me a story about a {a} and a {o} in the {p}.",
@@ -36,19 +36,23 @@ def story(draw):
 
 def invented(draw):
     """What no habit helps with: it has to be copied piece by piece."""
-    kind = draw.randrange(4)
+    kind = draw.randrange(6)
     if kind == 0:
         return " ".join(draw.syllables() for _ in range(draw.between(1, 10)))
     if kind == 1:
-        return " ".join(draw.identifier(WORDS) for _ in range(draw.between(1, 6)))
+        return " ".join(draw.identifier(VOCABULARY) for _ in range(draw.between(1, 6)))
     if kind == 2:
         return "".join(
             draw.choice("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:") for _ in range(draw.between(4, 24)))
-    return json.dumps({draw.identifier(WORDS): draw.choice((draw.between(0, 9999), draw.syllables())) for _ in range(draw.between(1, 4))})
+    if kind >= 4:  # known words where no habit expects them
+        words = [draw.choice(sentence(draw).split()) if draw.chance(0.5) else draw.strange(VOCABULARY) for _ in range(draw.between(4, 40))]
+        return " ".join(words)
+    fields = {draw.identifier(VOCABULARY): draw.choice((draw.between(0, 9999), draw.syllables())) for _ in range(draw.between(1, 4))}
+    return json.dumps(fields)
 
 
 def passage(draw):
-    if draw.split == "train" and draw.chance(0.4):
+    if draw.split == "train" and draw.chance(0.5):
         return invented(draw)
     kind = draw.randrange(5)
     if kind == 0:

@@ -3,18 +3,18 @@ import json
 
 from .draw import phrasings
 from .tool_catalog import FUNCTIONS
-from .words import WORDS
+from .words import VOCABULARY
 
 NO_FUNCTION = "I have no function for that."
 
 
 def function_name(draw, names):
     """In training mostly a name that says nothing, so that only the description tells and names have to be copied."""
-    return draw.identifier(WORDS) if draw.split == "train" and draw.chance(0.6) else draw.phrase(names)
+    return draw.identifier(VOCABULARY) if draw.split == "train" and draw.chance(0.6) else draw.phrase(names)
 
 
 def parameter_name(draw, names):
-    return draw.identifier(WORDS) if draw.split == "train" and draw.chance(0.5) else draw.phrase(names)
+    return draw.identifier(VOCABULARY) if draw.split == "train" and draw.chance(0.5) else draw.phrase(names)
 
 
 class Offer:

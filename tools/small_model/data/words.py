@@ -1,4 +1,6 @@
 """Word lists that the tasks draw from."""
+import re
+from pathlib import Path
 
 NAMES = """Ada Alma Amir Anna Aron Bela Ben Bruno Cara Carl Clara Dan Dora Edgar Ella Emil Emma Erik Eva Felix Finn Flora Frida Greta
 Hanna Hugo Ida Igor Ines Iris Ivan Jan Jonas Jana Karl Kira Lara Lea Leo Lina Lisa Luca Lucy Maja Marco Maria Mark Mia Mila Mina Nadia
@@ -41,3 +43,7 @@ FOODS = "soup bread cheese rice pasta salad pizza cake pie stew porridge omelett
 # Single words for lists and spelling.
 WORDS = sorted(set(ANIMALS + OBJECTS + PLACES + COLOURS + JOBS + PRODUCTS + FOODS +
                    [t[:-1] for t in THINGS if t.endswith("s") and t not in ("boxes", "cherries", "leaves")]))
+
+# Every plain word of the texts: what names of functions, parameters and keys may be made of.
+VOCABULARY = sorted(set(WORDS) | {w for name in ("facts.txt", "small_talk.txt", "frames.txt")
+                                  for w in re.findall(r"\b[a-z]{2,}\b", (Path(__file__).parent / name).read_text())})
