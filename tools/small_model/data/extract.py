@@ -154,6 +154,11 @@ def renamed(draw, record):
     return names
 
 
+def quoted(draw, name, likely=0.2):
+    """In quotes a strange name is the same tokens as in the object that is asked for."""
+    return f'"{name}"' if draw.split == "train" and draw.chance(likely) else name
+
+
 def told(value):
     return {True: "paid", False: "open"}.get(value, value) if isinstance(value, bool) else value
 
@@ -169,7 +174,7 @@ def question(draw):
     if draw.chance(0.5):
         keys = draw.sample(keys, draw.between(2, len(keys)))
     names = renamed(draw, {k: record[k] for k in keys})
-    shown = [name if name == key else f"{name} (the {key})" for name, (key, _) in names.items()]
+    shown = [quoted(draw, name) if name == key else f"{quoted(draw, name, 0.7)} (the {key})" for name, (key, _) in names.items()]
     request = draw.phrase(REQUESTS, f=(draw.choice(JOINS) if draw.split == "train" else ", ").join(shown))
     content = f"{request}\n\n{text}" if draw.chance(0.7) else f"{text}\n\n{request}"
     return content, {name: value for name, (_, value) in names.items()}

@@ -59,7 +59,7 @@ class Call:
 
 def call_turn(calls, ask):
     """The request, the calls, their results, the answer."""
-    names = " and ".join(c.name for c in calls)
+    names = " and ".join(f'"{c.name}"' for c in calls)  # in quotes, as in the schema: a name is the same tokens in both
     messages = [{"role": "user", "content": ask}, {
         "role": "assistant", "reasoning_content": f"I call {names}.", "content": "",
         "tool_calls": [c.message_part(i) for i, c in enumerate(calls, 1)]
