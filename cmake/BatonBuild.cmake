@@ -69,6 +69,9 @@ if(BATON_TESTS)
   find_package(ZLIB REQUIRED)
 endif()
 
+# For code that no request waits for (tests, the command line): a third off what GCC takes to compile it, which is most of `make test`.
+set(BATON_QUICK_COMPILE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+
 set_property(GLOBAL PROPERTY BATON_ROOMS "")
 
 # room(NAME base SOURCES a.cc ... [DEPS other rooms] [LIBRARIES cmake targets] [TESTS a_test.cc ...])
@@ -93,6 +96,7 @@ function(room)
       get_filename_component(name ${file} NAME_WE)
       string(REPLACE "/" "." test "${R_NAME}.${name}")
       add_executable(${test} ${file})
+      target_compile_options(${test} PRIVATE ${BATON_QUICK_COMPILE})
       target_link_libraries(${test} PRIVATE ${target} GTest::gtest GTest::gtest_main)
       add_test(NAME ${test} COMMAND ${test})
     endforeach()
