@@ -12,7 +12,7 @@ RANKS = {
     "tensor": 1, "text": 1, "http": 1, "evaluate": 1,
     "ops": 2, "comm": 2, "api": 2,
     "model": 3, "cache": 3,
-    "sched": 4, "speculate": 4, "pd": 4, "transfer": 4,
+    "plan": 4, "sched": 4, "speculate": 4, "pd": 4, "transfer": 4,
     "engine": 5,
     "server": 6, "router": 6,
     "sim": 7,
@@ -32,7 +32,7 @@ FENCED = [
 ]
 
 # Plain state machines: no thread, lock or clock of their own.
-PURE_ROOMS = ("cache", "sched", "speculate", "pd")
+PURE_ROOMS = ("cache", "plan", "sched", "speculate", "pd")
 IMPURE = ("thread", "mutex", "condition_variable", "shared_mutex", "atomic", "chrono", "future")
 
 BANNED_NAMES = ("common", "utils", "util", "misc", "helpers")

@@ -232,6 +232,24 @@ TEST_F(CommandLine, NamesBadInput) {
   expect_failure({"inspect", path("")}, {"model.safetensors", "truncated"});
 }
 
+TEST_F(CommandLine, PlansFromTheConfigurationAlone) {
+  const std::string config = BATON_TEST_DATA "/configs/glm-5.3-flash.json";
+  const Outcome o = run({"plan", config, "--shared", "99.9", "--concurrency", "128", "--json", "--plot", path("plan.svg")});
+  ASSERT_EQ(o.exit_code, 0) << o.err;
+  const boost::json::value plan = boost::json::parse(o.out);
+  EXPECT_EQ(plan.at("layouts").as_array().size(), 2U);
+  EXPECT_EQ(plan.at("layouts").at(0).at("decode").at("point").at("requests").to_number<int>(), 128);
+  EXPECT_TRUE(folder_.read("plan.svg").starts_with("<svg"));
+  EXPECT_EQ(run({"plan", kGolden + "tiny"}).exit_code, 0) << "the context is what the model takes";
+  EXPECT_EQ(run({"plan", config, "--gpu", "toaster"}).exit_code, 2);
+  expect_failure({"plan", config, "--accepted", "9"}, {"--accepted 9", "at most 8"});
+  expect_failure({"plan", config, "--drafts", "5"}, {"--drafts 5", "--accepted"});
+  expect_failure({"plan", config, "--context", "90000000"}, {"--context 90000000", "1048576"});
+  expect_failure({"plan", config, "--measured", config}, {config, "JSON"});
+  folder_.write("results.jsonl", R"({"op": "kda_decode", "us": 10, "floor_us": 20})");
+  expect_failure({"plan", config, "--measured", path("results.jsonl")}, {"line 1", "floor"});
+}
+
 // The largest sizes that the configuration accepts must run: a limit that only a kernel knows would end in a crash.
 TEST_F(CommandLine, GeneratesAtTheLimitsOfTheConfiguration) {
   boost::json::value config = boost::json::parse(*read_file(kGolden + "tiny/config.json", 1 << 20));

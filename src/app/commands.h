@@ -13,6 +13,7 @@ void add_config(CLI::App& app, int& exit_code);
 void add_eval(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
+void add_plan(CLI::App& app, int& exit_code);
 void add_render(CLI::App& app, int& exit_code);
 void add_serve(CLI::App& app, int& exit_code);
 void add_synth(CLI::App& app, int& exit_code);

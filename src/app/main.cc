@@ -31,6 +31,7 @@ int run(int argc, char** argv) {
   add_inspect(app, exit_code);
   add_bench(app, exit_code);
   add_config(app, exit_code);
+  add_plan(app, exit_code);
   add_render(app, exit_code);
   add_serve(app, exit_code);
   add_synth(app, exit_code);
