@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "ops/block_draft.h"
 #include "ops/embed.h"
 #include "ops/gemm.h"
 #include "ops/head.h"
@@ -15,6 +16,7 @@
 #include "ops/mla_sparse.h"
 #include "ops/moe.h"
 #include "ops/norm.h"
+#include "ops/window_attention.h"
 #include "tensor/buffer.h"
 
 namespace baton::ops {
@@ -59,6 +61,10 @@ struct OpTable {
   Op<MoeDownParams> moe_down;
   Op<MoeCombineParams> moe_combine;
   Op<SampleParams> sample;
+  Op<WindowWriteParams> window_write;
+  Op<WindowAttendParams> window_attend;
+  Op<BlockConvParams> block_conv;
+  Op<DraftPathParams> draft_path;
 };
 
 // One device as the model sees it: its ops, its memory, and the order in which it keeps weights.

@@ -19,6 +19,9 @@ Executor::Executor(int threads, cpu::Isa isa)
   cpu::register_indexer(table_);
   cpu::register_attention(table_);
   cpu::register_sample(table_);
+  cpu::register_window(table_);
+  cpu::register_block_conv(table_);
+  cpu::register_draft_path(table_);
 }
 
 }  // namespace baton::ops

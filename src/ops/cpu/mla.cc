@@ -118,7 +118,8 @@ class RowGroup {
     for (int64_t j = 0; j < count; ++j) read_latent(kernels_, p_.layout, latent_row(p_, r, tokens[first + j]), s_.latents + j * dim_);
   }
   void attend(int64_t i, int64_t count) {
-    kernels_.attend_block(state(i).q, s_.latents, count, heads_, dim_, p_.scale, state(i).max, state(i).sum, state(i).out, s_.scores);
+    kernels_.attend_block(state(i).q, s_.latents, s_.latents, count, heads_, dim_, p_.scale, state(i).max, state(i).sum, state(i).out,
+                          s_.scores);
   }
   void end(int64_t i) {
     for (int64_t h = 0; h < heads_; ++h) {

@@ -114,11 +114,11 @@ void accumulate(const float* p, const float* rows, int64_t count, int64_t dim, f
 
 }  // namespace
 
-void attend_block(const float* q, const float* rows, int64_t count, int64_t heads, int64_t dim, float scale, float* max, float* sum,
-                  float* out, float* scratch) {
+void attend_block(const float* q, const float* keys, const float* values, int64_t count, int64_t heads, int64_t dim, float scale,
+                  float* max, float* sum, float* out, float* scratch) {
   int64_t h = 0;
-  for (; h + 4 <= heads; h += 4) score_heads<4>(q + h * dim, rows, count, dim, scale, scratch + h * count);
-  for (; h < heads; ++h) score_heads<1>(q + h * dim, rows, count, dim, scale, scratch + h * count);
+  for (; h + 4 <= heads; h += 4) score_heads<4>(q + h * dim, keys, count, dim, scale, scratch + h * count);
+  for (; h < heads; ++h) score_heads<1>(q + h * dim, keys, count, dim, scale, scratch + h * count);
 
   for (h = 0; h < heads; ++h) {
     float* p = scratch + h * count;
@@ -139,8 +139,8 @@ void attend_block(const float* q, const float* rows, int64_t count, int64_t head
     sum[h] += total;
   }
 
-  for (h = 0; h + 4 <= heads; h += 4) accumulate<4>(scratch + h * count, rows, count, dim, out + h * dim);
-  for (; h < heads; ++h) accumulate<1>(scratch + h * count, rows, count, dim, out + h * dim);
+  for (h = 0; h + 4 <= heads; h += 4) accumulate<4>(scratch + h * count, values, count, dim, out + h * dim);
+  for (; h < heads; ++h) accumulate<1>(scratch + h * count, values, count, dim, out + h * dim);
 }
 
 }  // namespace baton::cpu::BATON_ISA_NAMESPACE

@@ -46,10 +46,10 @@ struct RowKernels {
   // In-place orthonormal Walsh-Hadamard transform of a power of two length.
   void (*hadamard)(float* x, int64_t n);
 
-  // Online softmax over one block of keys: q [heads, dim], rows [count, dim]; running max [heads], sum [heads], out [heads, dim], not yet
-  // divided by the sum.
-  void (*attend_block)(const float* q, const float* rows, int64_t count, int64_t heads, int64_t dim, float scale, float* max, float* sum,
-                       float* out, float* scratch /* [heads * count] */);
+  // Online softmax over one block of keys: q [heads, dim], keys and values [count, dim], which may be the same; running max [heads],
+  // sum [heads], out [heads, dim], not yet divided by the sum.
+  void (*attend_block)(const float* q, const float* keys, const float* values, int64_t count, int64_t heads, int64_t dim, float scale,
+                       float* max, float* sum, float* out, float* scratch /* [heads * count] */);
 
   // h = silu(min(gate, limit)) * clamp(up, +-limit)
   void (*clamped_swiglu)(const float* gate, const float* up, float limit, float* h, int64_t n);

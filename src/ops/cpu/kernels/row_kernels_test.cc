@@ -96,13 +96,15 @@ TEST(RowKernels, BlockedAttentionMatchesDouble) {
         const int64_t keys = 77;
         const std::vector<float> q = random.normal(heads * dim);
         const std::vector<float> rows = random.normal(keys * dim);
+        const std::vector<float> values = random.normal(keys * dim);
         std::vector<float> max(static_cast<size_t>(heads), -INFINITY);
         std::vector<float> sum(static_cast<size_t>(heads));
         std::vector<float> out(static_cast<size_t>(heads * dim));
         std::vector<float> scratch(static_cast<size_t>(heads * 64));
         for (int64_t first = 0; first < keys; first += 30)
-          row_kernels(isa).attend_block(q.data(), &rows[static_cast<size_t>(first * dim)], std::min<int64_t>(30, keys - first), heads, dim,
-                                        0.3F, max.data(), sum.data(), out.data(), scratch.data());
+          row_kernels(isa).attend_block(q.data(), &rows[static_cast<size_t>(first * dim)], &values[static_cast<size_t>(first * dim)],
+                                        std::min<int64_t>(30, keys - first), heads, dim, 0.3F, max.data(), sum.data(), out.data(),
+                                        scratch.data());
         std::vector<double> expected;
         for (int64_t h = 0; h < heads; ++h) {
           std::vector<double> p;
@@ -115,7 +117,7 @@ TEST(RowKernels, BlockedAttentionMatchesDouble) {
           }
           for (int64_t i = 0; i < dim; ++i) {
             double o = 0;
-            for (int64_t s = 0; s < keys; ++s) o += p[static_cast<size_t>(s)] / norm * rows[static_cast<size_t>(s * dim + i)];
+            for (int64_t s = 0; s < keys; ++s) o += p[static_cast<size_t>(s)] / norm * values[static_cast<size_t>(s * dim + i)];
             expected.push_back(o);
           }
         }

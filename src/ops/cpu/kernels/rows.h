@@ -25,8 +25,8 @@ void gated_norm(const float* o, const float* w, const float* z, float eps, float
 void index_scores(const float* q, const float* w, int64_t heads, const float* keys, int64_t count, int64_t dim, float* scores);
 void pool_keys(const float* const* key, const float* const* gamma, const float* ape, int64_t pool, int64_t dim, float* pooled);
 void hadamard(float* x, int64_t n);
-void attend_block(const float* q, const float* rows, int64_t count, int64_t heads, int64_t dim, float scale, float* max, float* sum,
-                  float* out, float* scratch);
+void attend_block(const float* q, const float* keys, const float* values, int64_t count, int64_t heads, int64_t dim, float scale,
+                  float* max, float* sum, float* out, float* scratch);
 void clamped_swiglu(const float* gate, const float* up, float limit, float* h, int64_t n);
 void sigmoid_rows(float* x, int64_t n);
 
