@@ -183,6 +183,16 @@ TEST_F(CommandLine, InspectsAsTextAndAsJson) {
   EXPECT_EQ(report.at("cache").at("per_token").at("latent_bf16").at("mtp").as_int64(), 96);
 }
 
+TEST_F(CommandLine, InspectsADrafter) {
+  const std::string drafter = BATON_TEST_DATA "/drafters/dflash2";
+  const Outcome text = run({"inspect", drafter});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_NE(text.out.find("7 drafts a pass"), std::string::npos) << text.out;
+  const boost::json::value report = boost::json::parse(run({"inspect", "--json", drafter}).out);
+  EXPECT_EQ(report.at("architecture").at("target_layer_ids"), boost::json::value({0, 2, 3}));
+  EXPECT_EQ(report.at("cache_per_request").at("window_bf16").as_int64(), 2 * 40 * 2 * 2 * 16 * 2);
+}
+
 TEST_F(CommandLine, SynthesisesWhatInspectAccepts) {
   const Outcome made =
       run({"synth", "--config", kGolden + "small-fp8/config.json", "--seed", "1", "--format", "fp8", "--shards", "2", path("out")});

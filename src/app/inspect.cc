@@ -1,4 +1,4 @@
-// baton inspect: what a checkpoint holds, and what it needs on the GPUs of a layout.
+// baton inspect: what a checkpoint holds, and what it needs on the GPUs of a layout; or what a drafter holds.
 #include <fmt/format.h>
 
 #include <boost/json/array.hpp>
@@ -6,6 +6,8 @@
 #include <memory>
 
 #include "app/commands.h"
+#include "app/inspect_drafter.h"
+#include "model/dflash2_config.h"
 #include "model/json_text.h"
 #include "model/memory_plan.h"
 
@@ -17,11 +19,7 @@ constexpr std::string_view kLayoutNote =
     "data-parallel attention, expert-parallel routed experts; everything else on every GPU "
     "(split: embedding, head and dense MLPs divided among the GPUs as well)";
 
-std::string gib(int64_t bytes) {
-  if (bytes >= int64_t{1} << 30) return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / 0x1p30);
-  if (bytes >= int64_t{1} << 20) return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / 0x1p20);
-  return fmt::format("{} B", bytes);
-}
+std::string gib(int64_t bytes) { return readable_bytes(bytes); }
 
 struct LayerCounts {
   int64_t kda = 0, sparse = 0, dense = 0, moe = 0;
@@ -209,6 +207,7 @@ class Report {
 };
 
 Status inspect(const std::string& dir, bool json) {
+  if (model::is_dflash2_folder(dir)) return inspect_drafter(dir, json);
   BATON_ASSIGN(const model::Checkpoint checkpoint, model::Checkpoint::open(dir));
   const Report report(checkpoint);
   if (json)
@@ -227,7 +226,7 @@ void add_inspect(CLI::App& app, int& exit_code) {
   };
   auto a = std::make_shared<Arguments>();
   CLI::App* c = app.add_subcommand("inspect", "Check a checkpoint and show what it holds and needs");
-  c->add_option("DIR", a->dir, "Checkpoint folder")->required();
+  c->add_option("DIR", a->dir, "Folder of a checkpoint or of a drafter")->required();
   c->add_flag("--json", a->json, "Print JSON");
   c->callback([a, &exit_code] { exit_code = finish(inspect(a->dir, a->json)); });
 }
