@@ -6,6 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 SOAK_REPEATS ?= 20
 DEMO_MODEL ?= tests/data/golden/small-bf16
@@ -20,12 +21,13 @@ BATON := build/release/bin/baton
 # $(call configure,PRESET,OPTIONS): by Ninja where it is installed; decided when the recipe runs, since scripts/setup may just have installed it.
 configure = if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi; cmake --preset $(1) $(2) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
 
-.PHONY: help demo serve build test docs lint format tidy fuzz soak bench asan tsan cuda clean
+.PHONY: help demo serve install build test docs lint format tidy fuzz soak bench asan tsan cuda clean
 
 help:
 	@echo 'make demo    install what is missing, build, generate tokens from the small checkpoint in tests/data, serve it and chat with it'
 	@echo 'make serve   the same server, left running (DEMO_MODEL=folder, PORT=8000)'
 	@echo 'make test    install what is missing, build, lint, and run every test'
+	@echo 'make install  the program, its library and documentation into PREFIX=$(PREFIX)'
 	@echo 'make build   the release build only, in build/release'
 	@echo 'make docs    write the pages of settings and metrics anew, from the tables in the program that was built'
 	@echo 'make lint    layers, sizes, names, words, formatting; make format applies the formatting'
@@ -108,6 +110,12 @@ soak: build
 
 bench: build
 	@bench/cpu_peers.py --baton $(BATON) --no-transformers $(BENCH_OPTIONS)
+
+install: | build_folder
+	@scripts/setup build grammar
+	@if [ ! -f build/release/CMakeCache.txt ]; then $(call configure,release,-DBATON_TESTS=OFF); fi
+	@cmake --build build/release --target baton
+	@cmake --install build/release --prefix $(PREFIX) --strip
 
 clean:
 	@rm -rf build
