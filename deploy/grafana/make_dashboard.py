@@ -57,7 +57,8 @@ def panel(index, name, kind, label, what):
         "datasource": {"type": "prometheus", "uid": "$source"},
         "gridPos": {"x": index % COLUMNS * WIDTH, "y": index // COLUMNS * HEIGHT, "w": WIDTH, "h": HEIGHT},
         "fieldConfig": {"defaults": {"unit": unit(name, kind), "min": 0}, "overrides": []},
-        "targets": [{"refId": chr(65 + i), "expr": expr, "legendFormat": legend} for i, (expr, legend) in enumerate(queries(name, kind, label))],
+        "targets": [{"refId": chr(65 + i), "expr": expr, "legendFormat": legend}
+                    for i, (expr, legend) in enumerate(queries(name, kind, label))],
     }
 
 
