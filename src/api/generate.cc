@@ -226,6 +226,7 @@ void append_generated(std::string& out, const Generated& c) {
   append_int(out, c.usage.cached);
   out += R"(,"reasoning_tokens":)";
   append_int(out, c.usage.reasoning);
+  append_timing(out, c.usage);
   if (c.logprobs) {
     append_logprob_lists(out, "input", c.input_logprobs, c.text_in_logprobs);
     append_logprob_lists(out, "output", c.output_logprobs, c.text_in_logprobs);

@@ -1,6 +1,7 @@
 #include "api/messages_writer.h"
 
 #include "api/json_text.h"
+#include "api/openai_parts.h"
 
 namespace baton::api {
 namespace {
@@ -17,7 +18,9 @@ void append_message_usage(std::string& out, const Usage& usage) {
   append_int(out, usage.completion);
   out += R"(,"output_tokens_details":{"thinking_tokens":)";
   append_int(out, usage.reasoning);
-  out += "}}";
+  out += '}';
+  append_timing(out, usage);
+  out += '}';
 }
 
 std::string_view stop_reason(const Finish& finish) {

@@ -108,15 +108,18 @@ void append_usage(std::string& out, const Usage& usage) {
     append_int(out, *usage.accepted);
   }
   out += '}';
-  if (usage.timing) {
-    out += R"(,"timing":{"queue_s":)";
-    append_number(out, usage.timing->queue_s);
-    out += R"(,"prefill_s":)";
-    append_number(out, usage.timing->prefill_s);
-    out += R"(,"decode_s":)";
-    append_number(out, usage.timing->decode_s);
-    out += '}';
-  }
+  append_timing(out, usage);
+  out += '}';
+}
+
+void append_timing(std::string& out, const Usage& usage) {
+  if (!usage.timing) return;
+  out += R"(,"timing":{"queue_s":)";
+  append_number(out, usage.timing->queue_s);
+  out += R"(,"prefill_s":)";
+  append_number(out, usage.timing->prefill_s);
+  out += R"(,"decode_s":)";
+  append_number(out, usage.timing->decode_s);
   out += '}';
 }
 

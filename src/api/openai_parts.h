@@ -1,4 +1,4 @@
-// Pieces that the answers of OpenAI's chat and completion endpoints share.
+// Pieces that the answers of OpenAI's chat and completion endpoints share; some are in those of other APIs, too.
 #pragma once
 
 #include <span>
@@ -12,6 +12,8 @@ namespace baton::api {
 void append_head(std::string& out, const AnswerHead& head, std::string_view object);
 // The object of `usage`.
 void append_usage(std::string& out, const Usage& usage);
+// A member behind others, as all APIs have it; nothing if times were not asked for.
+void append_timing(std::string& out, const Usage& usage);
 // An entry of `logprobs.content`.
 void append_logprob_entry(std::string& out, const TokenLogprobs& token);
 // The list of `prompt_logprobs`, by token id, as vLLM has it.

@@ -1,6 +1,7 @@
 #include "api/responses_writer.h"
 
 #include "api/json_text.h"
+#include "api/openai_parts.h"
 
 namespace baton::api {
 namespace {
@@ -55,6 +56,7 @@ void append_response_usage(std::string& out, const Usage& usage) {
   append_int(out, usage.reasoning);
   out += R"(},"total_tokens":)";
   append_int(out, usage.prompt + usage.completion);
+  append_timing(out, usage);
   out += '}';
 }
 

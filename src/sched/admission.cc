@@ -26,6 +26,8 @@ void Scheduler::admit(Time now, Cycle& cycle) {
     const size_t before = running_.size();
     if (&s == blocked_ && memory_.returns() == blocked_at_) return;
     if (s.last_cycle > memory_.completed()) return;  // retracted a moment ago: its last token is not known yet
+    const int64_t waited = now - s.waiting_since;
+    if (!s.has_run) s.waited = waited;
     if (!(s.host.exists() ? admit_retracted(s, cycle) : admit_new(s, cycle))) {
       blocked_ = &s;
       blocked_at_ = memory_.returns();
@@ -33,7 +35,6 @@ void Scheduler::admit(Time now, Cycle& cycle) {
     }
     waiting_.erase(waiting_.begin());
     for (size_t i = before; i < running_.size(); ++i) growing_ += will_grow(*running_[i]) ? 1 : 0;
-    const int64_t waited = now - s.waiting_since;
     metrics_.queue_wait_sum += waited;
     metrics_.queue_wait_max = std::max(metrics_.queue_wait_max, waited);
     ++metrics_.admissions;
@@ -127,6 +128,7 @@ bool Scheduler::admit_new(Sequence& s, Cycle& cycle) {
     next += each;
     other.state = State::kAwaitFork;
     other.has_run = true;
+    other.waited = s.waited;
     start(other, cycle);
   }
   if (!s.has_run) {

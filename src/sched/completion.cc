@@ -44,7 +44,7 @@ void Scheduler::complete(std::span<const int32_t> drawn) {
       events_.push_back({.request = s.request->id,
                          .choice = s.choice,
                          .score = static_cast<int32_t>(i),
-                         .usage = {s.request->prompt_tokens(), s.cached_tokens, 0}});
+                         .usage = {s.request->prompt_tokens(), s.cached_tokens, 0, s.waited}});
   for (size_t i = 0; i < drawn.size(); ++i) deliver(*p.draws[i], drawn[i], static_cast<int32_t>(i));
   sweep();
   update_gauges();
@@ -120,7 +120,7 @@ void Scheduler::deliver(Sequence& s, int32_t token, int32_t draw) {
                      .choice = s.choice,
                      .token = token,
                      .draw = draw,
-                     .usage = {s.request->prompt_tokens(), s.cached_tokens, generated}});
+                     .usage = {s.request->prompt_tokens(), s.cached_tokens, generated, s.waited}});
 }
 
 // The choice's last event. Its memory follows when no launched cycle touches it: sweep().
@@ -156,7 +156,7 @@ void Scheduler::finish(Sequence& s, FinishReason reason, int32_t token, int32_t 
                      .draw = draw,
                      .reason = reason,
                      .last = r.unfinished == 0,
-                     .usage = {r.prompt_tokens(), s.cached_tokens, std::ssize(s.known()) - r.prompt_tokens()}});
+                     .usage = {r.prompt_tokens(), s.cached_tokens, std::ssize(s.known()) - r.prompt_tokens(), s.waited}});
 }
 
 // Every choice that has not ended yet, the first one last.

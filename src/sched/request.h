@@ -63,6 +63,7 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;     // of the prompt, whose cache and state were found; < prompt_tokens
   int64_t generated_tokens = 0;  // of this choice; a stop token counts
+  Time waited = 0;               // of this choice, from submission to its first admission
 };
 
 // One token, an end, or both. A choice's events come in order; exactly one of them has a reason.

@@ -34,6 +34,7 @@ struct Sequence {
   int32_t choice = 0;
   State state = State::kWaiting;
   Time waiting_since = 0;
+  Time waited = 0;  // until it was admitted first
   bool has_run = false;
 
   std::vector<int32_t> tokens;  // prompt and what was drawn, as far as the host has seen it; empty until it is admitted first

@@ -45,6 +45,7 @@ void Generation::on_event(const sched::Event& event, float logprob, std::span<co
   std::unique_lock lock(mutex_);
   id_ = event.request;  // start() may not know it yet
   cached_ = event.usage.cached_tokens;
+  if (waited_ == 0) waited_ = event.usage.waited;
   items_.push_back({event.choice, event.token, event.reason, event.last, logprob, static_cast<int32_t>(tops_.size()),
                     static_cast<int32_t>(top.size()), Clock::now()});
   tops_.insert(tops_.end(), top.begin(), top.end());
@@ -108,6 +109,7 @@ void Generation::run() {
     taken_.swap(items_);
     taken_tops_.swap(tops_);
     cached_taken_ = cached_;
+    waited_taken_ = waited_;
   }
   // Before the first event with a token all of the prompt's have come.
   if (!prompt_.empty() && !over_) tell_prompt();
@@ -204,6 +206,7 @@ void Generation::time_token(const Item& item) {
     if (first_token_ == Clock::time_point{}) {
       first_token_ = item.at;
       around_.metrics.first_token.observe(nanoseconds(item.at - started_));
+      around_.metrics.queue.observe(waited_taken_);
     }
   } else {
     around_.metrics.between_tokens.observe(nanoseconds(item.at - last));
@@ -231,6 +234,16 @@ void Generation::finish_if_all_ended() {
   receiver_->on_end(nullptr, u);
 }
 
+// Of the prompt so far: in the queue, then until its first token, then since.
+api::Timing Generation::timing() const {
+  const double queue_s = static_cast<double>(waited_taken_) / 1e9;
+  if (first_token_ == Clock::time_point{}) return {.queue_s = queue_s};
+  const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+  const Clock::time_point last = *std::max_element(last_token_.begin(), last_token_.end());
+  return {
+      .queue_s = queue_s, .prefill_s = std::max(seconds(first_token_ - started_) - queue_s, 0.0), .decode_s = seconds(last - first_token_)};
+}
+
 api::Usage Generation::usage() const {
   api::Usage u;
   u.prompt = prompt_tokens_;
@@ -239,6 +252,7 @@ api::Usage Generation::usage() const {
     u.completion += o.tokens();
     u.reasoning += o.reasoning_tokens();
   }
+  if (prepared_.timing) u.timing = timing();
   return u;
 }
 

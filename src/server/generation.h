@@ -31,6 +31,7 @@ struct Prepared {
   std::optional<int32_t> grammar_after;
   std::optional<int32_t> thinking_budget;
   std::vector<int32_t> client_stops;  // stop tokens that the client named, for the answer to name
+  bool timing = false;                // usage has the times
 };
 
 // Who asked. Called on the thread of one lane; must not wait.
@@ -91,6 +92,7 @@ class Generation final : public engine::Sink, public OutputPool::Task, public st
   void fail(Failed cause, api::ApiError error);
   void finish_if_all_ended();
   std::optional<Error> problem();
+  api::Timing timing() const;
   api::Usage usage() const;
 
   const Surroundings around_;
@@ -107,6 +109,7 @@ class Generation final : public engine::Sink, public OutputPool::Task, public st
   bool cancelled_ = false;
   sched::RequestId id_ = 0;  // 0: not known yet
   int64_t cached_ = 0;
+  int64_t waited_ = 0;                // nanoseconds in the queue, of the first choice that was admitted
   std::shared_ptr<Generation> self_;  // until the engine's last word
   std::optional<Error> problem_;
   std::vector<float> prompt_logprobs_;  // of the prompt's tokens from the second on
@@ -118,7 +121,7 @@ class Generation final : public engine::Sink, public OutputPool::Task, public st
   std::vector<ChoiceOutput> outputs_;
   std::vector<Clock::time_point> last_token_;
   Clock::time_point started_, first_token_;
-  int64_t cached_taken_ = 0;
+  int64_t cached_taken_ = 0, waited_taken_ = 0;
   size_t ended_ = 0;
   bool over_ = false;
 };

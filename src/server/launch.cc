@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "server/server.h"
 
 namespace baton::server {
@@ -12,6 +14,12 @@ void add(api::Usage& to, const api::Usage& more) {
   to.completion += more.completion;
   to.reasoning += more.reasoning;
   to.cached += more.cached;
+  if (!more.timing) return;
+  // Prompts run side by side: the longest of each.
+  const api::Timing longest = to.timing.value_or(api::Timing{});
+  to.timing = {.queue_s = std::max(longest.queue_s, more.timing->queue_s),
+               .prefill_s = std::max(longest.prefill_s, more.timing->prefill_s),
+               .decode_s = std::max(longest.decode_s, more.timing->decode_s)};
 }
 
 }  // namespace

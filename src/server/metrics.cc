@@ -109,6 +109,8 @@ std::vector<Row> make_table() {
       {"reasoning_tokens", kCounter, "Of these, tokens of reasoning.", "", ours<&Metrics::reasoning_tokens>},
       {"stream_writes", kCounter, "Writes to event streams.", "", ours<&Metrics::chunks>},
 
+      {"queue_seconds", kHistogram, "From a prompt taken to its first choice admitted.", "request_queue_time_seconds", nullptr,
+       histogram<&Metrics::queue>},
       {"time_to_first_token_seconds", kHistogram, "From a prompt taken to its first token.", "time_to_first_token_seconds", nullptr,
        histogram<&Metrics::first_token>},
       {"inter_token_latency_seconds", kHistogram, "Between two tokens of a choice.", "inter_token_latency_seconds", nullptr,
@@ -126,6 +128,8 @@ std::vector<Row> make_table() {
        [](const Sources& m, size_t) { return number(s(m).queue_wait_sum) / 1e9; }},
       {"queue_admissions", kCounter, "Choices that were admitted, again after giving way.", "", engine_number<&sched::Metrics::admissions>},
       {"engine_mail", kGauge, "Messages that the engine has not read.", "", [](const Sources& m, size_t) { return number(m.engine.mail); }},
+      {"engine_tokens", kCounter, "Tokens that the engine has drawn, counted as they come.", "",
+       engine_number<&sched::Metrics::generated_tokens>},
       {"cycles", kCounter, "Cycles of the engine.", "", engine_number<&sched::Metrics::cycles>},
       {"cycle_host_seconds_mean", kGauge, "Time of the host per cycle, without waiting.", "",
        [](const Sources& m, size_t) { return m.engine.host_time.mean() / 1e9; }},
@@ -274,7 +278,8 @@ void append_family(std::string& out, const Row& row, const Sources& sources, con
 
 }  // namespace
 
-Metrics::Metrics() : first_token(kFirstEdges), between_tokens(kBetweenEdges), whole(kWholeEdges), preparing(kPrepareEdges) {}
+Metrics::Metrics()
+    : queue(kFirstEdges), first_token(kFirstEdges), between_tokens(kBetweenEdges), whole(kWholeEdges), preparing(kPrepareEdges) {}
 
 std::string metrics_text(const MetricSources& sources, bool vllm) {
   std::string out;

@@ -68,7 +68,7 @@ struct Metrics {
   LabelledCounter<Failed> failed;
   LabelledCounter<Refused> refused;
   LabelledCounter<Stage> cancelled;  // by clients that went away
-  Histogram first_token, between_tokens, whole, preparing;
+  Histogram queue, first_token, between_tokens, whole, preparing;
 };
 
 // What numbers are read from when they are asked for.

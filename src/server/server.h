@@ -55,7 +55,9 @@ class Server {
   MetricSources metric_sources() const;
   // Why the server cannot take requests now; empty if it can.
   std::string unready();
-  Caller caller(const Call& call) const { return {.tenant = call.tenant.name, .deadline = call.deadline}; }
+  Caller caller(const Call& call) const {
+    return {.tenant = call.tenant.name, .deadline = call.deadline, .timing = call.request().header("x-timing") == "1"};
+  }
   // On a prepare thread; 503 if too many wait.
   void prepare(const std::shared_ptr<Call>& call, std::function<void()> work);
   // On a thread that may wait for the compiler of grammars.

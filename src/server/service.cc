@@ -140,6 +140,7 @@ api::ApiResult<Prepared> Service::prepare(const api::Request& request, std::vect
   p.output = output_of(request);
   p.client_stops = request.sampling.stop_token_ids;
   p.grammar = request.grammar;
+  p.timing = caller.timing;
   return p;
 }
 

@@ -31,6 +31,7 @@ struct ServiceOptions {
 struct Caller {
   std::string tenant;                    // prompts of different tenants share no cache
   sched::Time deadline = sched::kNever;  // of the steady clock
+  bool timing = false;                   // usage says what time went where
 };
 
 class Service {

@@ -25,6 +25,21 @@ class Endpoints(harness.ServerTest):
         with urllib.request.urlopen(self.server.url + path, timeout=10) as answer:
             return answer.read().decode()
 
+    def test_times_are_in_the_usage_where_they_are_asked_for(self):
+        self.assertNotIn("timing", self.say("a</think>b").usage.model_extra)
+        asked = {"extra_headers": {"x-timing": "1"}}
+        usage = [self.say("a</think>0123456789", **asked).usage,
+                 [c for c in self.say("a</think>0123456789", stream=True, stream_options={"include_usage": True}, **asked)][-1].usage,
+                 self.client.completions.create(model=self.model, prompt=["abcdef", "abc"], max_tokens=4, **asked).usage,
+                 self.client.responses.create(model=self.model, input="a</think>b", **asked).usage,
+                 self.server.anthropic().messages.create(model=self.model, max_tokens=20, **asked, messages=[
+                     {"role": "user", "content": "a</think>b"}]).usage]
+        for u in usage:
+            times = u.model_extra["timing"]
+            self.assertEqual(set(times), {"queue_s", "prefill_s", "decode_s"})
+            self.assertTrue(all(0 <= t < 10 for t in times.values()), times)
+            self.assertGreater(times["prefill_s"], 0)
+
     def test_models(self):
         self.assertEqual([m.id for m in self.client.models.list()], ["scripted"])
         self.assertEqual(self.client.models.retrieve("scripted").id, "scripted")
