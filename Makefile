@@ -21,7 +21,7 @@ BATON := build/release/bin/baton
 # $(call configure,PRESET,OPTIONS): by Ninja where it is installed; decided when the recipe runs, since scripts/setup may just have installed it.
 configure = if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi; cmake --preset $(1) $(2) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
 
-.PHONY: help demo serve install build test docs lint format tidy fuzz soak bench asan tsan cuda clean
+.PHONY: help demo serve install build test docs browser lint format tidy fuzz soak bench asan tsan cuda clean
 
 help:
 	@echo 'make demo    install what is missing, build, generate tokens from the small checkpoint in tests/data, serve it and chat with it'
@@ -30,6 +30,7 @@ help:
 	@echo 'make install  the program, its library and documentation into PREFIX=$(PREFIX)'
 	@echo 'make build   the release build only, in build/release'
 	@echo 'make docs    write the pages of settings and metrics anew, from the tables in the program that was built'
+	@echo 'make browser the web page in Chromium, which is installed if it is missing (large)'
 	@echo 'make lint    layers, sizes, names, words, formatting; make format applies the formatting'
 	@echo 'make asan    build and test with the address and undefined-behaviour sanitizers; make tsan with the thread sanitizer'
 	@echo '             (TARGETS=... builds only these, TESTS=regex runs only these)'
@@ -72,6 +73,12 @@ test: | build_folder
 docs: | build_folder
 	@$(BATON) config page >docs/settings.md
 	@$(BATON) config metrics >docs/metrics.md
+
+browser: | build_folder
+	@scripts/setup build clients browser
+	@$(call configure,release,-DBATON_TESTS=ON)
+	@cmake --build build/release --target baton scripted_server
+	@build/clients/bin/python tests/server/browser_check.py $(BROWSER_OPTIONS)
 
 lint:
 	@scripts/setup test

@@ -11,6 +11,7 @@ MOST_COLUMNS = 140
 KNOWN_GAPS = "docs/known-gaps.md"
 VERBATIM = ("LICENSE",)  # texts of others, kept as they are
 DATA = ("tests/data/", "tests/fuzz/corpus/")
+PAGE = (".js", ".css", ".html")
 WITH_COLOURS = (".svg", ".css", ".html")
 
 # Text must make sense to someone who has the repository and nothing else.
@@ -82,7 +83,7 @@ def check(repository: Repository) -> None:
         if repository.text(path) is None or path in VERBATIM:
             continue
         python = path.endswith(".py") or (repository.text(path) or "").startswith("#!/usr/bin/env python3")
-        if path.endswith(CPP) or python:
+        if path.endswith((*CPP, *PAGE)) or python:
             check_size(repository, path)
             check_columns(repository, path)
         if path.endswith(CPP):

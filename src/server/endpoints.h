@@ -17,7 +17,7 @@ enum class Access : uint8_t { kOpen, kKey, kAdmin };
 
 struct Route {
   std::string_view method;
-  std::string_view path;  // with a '/' at its end: whatever begins so
+  std::string_view path;  // with a '/' at its end: whatever begins so, but for "/" itself
   Endpoint endpoint;
   Access access = Access::kKey;
   api::Dialect dialect = api::Dialect::kOpenAi;
@@ -36,6 +36,7 @@ void post_detokenize(Server& server, const std::shared_ptr<Call>& call);
 void post_render(Server& server, const std::shared_ptr<Call>& call);
 void post_chat_completions(Server& server, const std::shared_ptr<Call>& call);
 
+void get_page(Server& server, const std::shared_ptr<Call>& call);
 void get_livez(Server& server, const std::shared_ptr<Call>& call);
 void get_readyz(Server& server, const std::shared_ptr<Call>& call);
 void get_health_generate(Server& server, const std::shared_ptr<Call>& call);

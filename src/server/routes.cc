@@ -16,6 +16,8 @@ std::span<const Route> all_routes() {
       {"POST", "/tokenize", post_tokenize},
       {"POST", "/detokenize", post_detokenize},
       {"POST", "/render", post_render},
+      {"GET", "/", get_page, Access::kOpen},
+      {"GET", "/page/", get_page, Access::kOpen},
       {"GET", "/livez", get_livez, Access::kOpen},
       {"GET", "/readyz", get_readyz, Access::kOpen},
       {"GET", "/health", get_readyz, Access::kOpen},

@@ -182,8 +182,8 @@ void Server::handle(std::shared_ptr<http::Exchange> exchange) {
   const Route* route = nullptr;
   bool path_known = false;
   for (const Route& r : all_routes()) {
-    const bool matches =
-        r.path.ends_with('/') ? request.path.starts_with(r.path) && request.path.size() > r.path.size() : r.path == request.path;
+    const bool folder = r.path.size() > 1 && r.path.ends_with('/');
+    const bool matches = folder ? request.path.starts_with(r.path) && request.path.size() > r.path.size() : r.path == request.path;
     if (!matches) continue;
     path_known = true;
     if (r.method == request.method || (request.method == "HEAD" && r.method == "GET")) route = &r;

@@ -107,6 +107,7 @@ std::vector<Setting> make_table() {
       {"Listener", "api-key-file", &S::api_key_file,
        "File with a line `name sha256-of-the-key [admin]` for each key. Read again on SIGHUP"},
       {"Listener", "allowed-origins", &S::allowed_origins, "Origins of web pages that may call (CORS); * for all, none by default"},
+      {"Listener", "web-page", &S::web_page, "The page at /, with a chat and the metrics", {"!no-webui"}},
 
       {"Limits", "max-queued-requests", &S::queued, "Requests that wait while as many as may run do; beyond it: 429", {}, {}, 0, 1 << 20},
       {"Limits", "max-connections", &S::connections, "Connections at once", {}, {}, 1, 1 << 20},

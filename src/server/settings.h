@@ -58,6 +58,7 @@ struct Settings {
   std::vector<std::string> api_keys;
   std::string api_key_file;
   std::vector<std::string> allowed_origins;
+  bool web_page = true;
 
   // What it bears.
   int64_t queued = 1024;
