@@ -9,6 +9,8 @@
 namespace baton::app {
 
 void add_bench(CLI::App& app, int& exit_code);
+void add_chat(CLI::App& app, int& exit_code);
+void add_completion(CLI::App& app, int& exit_code);
 void add_config(CLI::App& app, int& exit_code);
 void add_eval(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);

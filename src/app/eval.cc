@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "app/chat_endpoint.h"
 #include "app/commands.h"
 #include "app/console.h"
 #include "app/eval_answerer.h"
@@ -116,12 +117,6 @@ Status evaluate_all(const Arguments& a) {
     BATON_TRY(json->commit());
   }
   return verdict(report, a.at_least);
-}
-
-std::string key_of_environment() {
-  for (const char* name : {"BATON_API_KEY", "OPENAI_API_KEY"})
-    if (const char* value = std::getenv(name); value != nullptr && *value != '\0') return value;
-  return {};
 }
 
 }  // namespace

@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "app/chat_endpoint.h"
 #include "app/eval_answerer.h"
+#include "app/json_members.h"
 #include "http/client.h"
 
 namespace baton::app {
@@ -21,31 +23,6 @@ using evaluate::Outcome;
 using evaluate::Question;
 
 constexpr int kAttempts = 5;  // for a server that is full
-
-const json::value* at(const json::object* object, std::string_view key) {
-  return object != nullptr ? object->if_contains(json::string_view(key.data(), key.size())) : nullptr;
-}
-const json::object* object_at(const json::object* object, std::string_view key) {
-  const json::value* v = at(object, key);
-  return v != nullptr ? v->if_object() : nullptr;
-}
-std::string text_at(const json::object* object, std::string_view key) {
-  const json::value* v = at(object, key);
-  return v != nullptr && v->is_string() ? std::string(v->get_string()) : std::string();
-}
-int64_t number_at(const json::object* object, std::string_view key) {
-  const json::value* v = at(object, key);
-  return v != nullptr && v->is_int64() ? v->get_int64() : 0;
-}
-
-// The message of an error in OpenAI's shape, or the beginning of whatever came.
-std::string message_of(const http::ClientResponse& response) {
-  boost::system::error_code failed;
-  const json::value body = json::parse(response.body, failed);
-  std::string message;
-  if (!failed) message = text_at(object_at(body.if_object(), "error"), "message");
-  return fmt::format("status {}: {}", response.status, message.empty() ? response.body.substr(0, 200) : message);
-}
 
 std::string read_completion(const std::string& body, Outcome& out) {
   boost::system::error_code failed;
@@ -77,10 +54,13 @@ class ServerAnswerer final : public Answerer {
   ServerAnswerer(ServerOptions options, const AskOptions& ask) : options_(std::move(options)), ask_(ask) {}
 
   Status answer(std::span<const Question> questions, std::span<Outcome> outcomes, const std::function<void(int64_t)>& ended) override {
-    BATON_ASSIGN(url_, http::Url::parse(options_.base_url));
-    while (url_.path.ends_with('/')) url_.path.pop_back();
-    if (url_.path.empty()) url_.path = "/v1";
-    BATON_TRY(find_model());
+    BATON_ASSIGN(endpoint_, ChatEndpoint::at(options_.base_url, options_.api_key));
+    // Also finds out whether there is a server, before hundreds of questions fail.
+    const auto first = endpoint_.first_model();
+    if (!first.ok() && (options_.model.empty() || first.error().kind == Error::Kind::kIo)) return first.error();
+    if (options_.model.empty()) options_.model = *first;
+    if (options_.model.empty())
+      return Error{Error::Kind::kInvalid, fmt::format("{}/models names no model; say which with --served-model", options_.base_url)};
 
     std::atomic<size_t> next = 0;
     std::atomic<int64_t> done = 0;
@@ -88,7 +68,7 @@ class ServerAnswerer final : public Answerer {
     const auto count = std::min<size_t>(static_cast<size_t>(ask_.parallel), questions.size());
     for (size_t t = 0; t < count; ++t)
       askers.emplace_back([&] {
-        http::Client client(client_options());
+        http::Client client(endpoint_.client_options(std::chrono::seconds(options_.timeout_s)));
         for (size_t i = next++; i < questions.size(); i = next++) {
           ask(client, questions[i], outcomes[i]);
           ++done;
@@ -105,40 +85,8 @@ class ServerAnswerer final : public Answerer {
   }
 
  private:
-  http::ClientOptions client_options() const {
-    http::ClientOptions o;
-    o.host = url_.host;
-    o.port = url_.port;
-    o.tls = url_.tls;
-    o.silence_timeout = std::chrono::seconds(options_.timeout_s);
-    return o;
-  }
-  http::ClientRequest request(std::string_view path) const {
-    http::ClientRequest r;
-    r.target = url_.path + std::string(path);
-    if (!options_.api_key.empty()) r.headers.emplace_back("Authorization", "Bearer " + options_.api_key);
-    return r;
-  }
-
-  // Also finds out whether there is a server, before hundreds of questions fail.
-  Status find_model() {
-    http::Client client(client_options());
-    const auto response = client.call(request("/models"));
-    if (!response.ok()) return Error{Error::Kind::kIo, fmt::format("{}: {}", options_.base_url, response.error().message)};
-    if (!options_.model.empty()) return {};
-    if (response->status != 200) return Error{Error::Kind::kIo, fmt::format("{}/models: {}", options_.base_url, message_of(*response))};
-    boost::system::error_code failed;
-    const json::value body = json::parse(response->body, failed);
-    const json::value* data = failed ? nullptr : at(body.if_object(), "data");
-    if (data != nullptr && data->is_array() && !data->get_array().empty())
-      options_.model = text_at(data->get_array().front().if_object(), "id");
-    if (options_.model.empty())
-      return Error{Error::Kind::kInvalid, fmt::format("{}/models names no model; say which with --served-model", options_.base_url)};
-    return {};
-  }
-
   void ask(http::Client& client, const Question& q, Outcome& out) const {
-    http::ClientRequest r = request("/chat/completions");
+    http::ClientRequest r = endpoint_.request("/chat/completions");
     r.method = "POST";
     r.body = request_body(q, ask_, options_.model);
     for (int attempt = 1;; ++attempt) {
@@ -160,7 +108,7 @@ class ServerAnswerer final : public Answerer {
 
   ServerOptions options_;
   AskOptions ask_;
-  http::Url url_;
+  ChatEndpoint endpoint_;
 };
 
 }  // namespace

@@ -30,6 +30,8 @@ int run(int argc, char** argv) {
   add_eval(app, exit_code);
   add_inspect(app, exit_code);
   add_bench(app, exit_code);
+  add_chat(app, exit_code);
+  add_completion(app, exit_code);
   add_config(app, exit_code);
   add_plan(app, exit_code);
   add_render(app, exit_code);

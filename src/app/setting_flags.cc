@@ -9,8 +9,6 @@ namespace {
 
 std::string description(const server::Setting& s) {
   std::string out(s.doc);
-  for (size_t i = 0; i < s.words.size(); ++i) out += fmt::format("{}{}", i == 0 ? " (" : ", ", s.words[i]);
-  if (!s.words.empty()) out += ")";
   const std::string value = server::text_of({}, s);
   return value.empty() ? out : fmt::format("{} [{}]", out, value);
 }
@@ -32,7 +30,7 @@ void add_setting(CLI::App& c, const server::Setting& s, const std::shared_ptr<Se
            for (const std::string& v : values) take(name, v);
          },
          description(s))
-        ->type_name(s.words.empty() ? "VALUE" : "WORD")
+        ->type_name(s.words.empty() ? "VALUE" : fmt::format("{{{}}}", fmt::join(s.words, ",")))
         ->allow_extra_args(s.repeats())
         ->group(std::string(s.group));
     return;
