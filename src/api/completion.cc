@@ -73,8 +73,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view text, const Parse
     if (!reading.error) reading.error = ApiError::field(std::move(field), what);
   };
   if (r.sampling.max_tokens == 0 && !r.echo) wrong("max_tokens", "is 0, which is only of use with `echo`");
-  if (static_cast<int64_t>(r.prompts.size()) * r.sampling.n > limits.choices)
-    wrong("n", fmt::format("is {} for {} prompts; {} choices are the most", r.sampling.n, r.prompts.size(), limits.choices));
+  check_choices(reading, r.prompts.size(), r.sampling.n, {.choices = "n", .prompts = "prompt"});
   if (r.stream.on && r.sampling.prompt_logprobs >= 0) wrong("prompt_logprobs", "cannot be streamed");
   if (reading.error) return *std::move(reading.error);
   if (r.echo && r.sampling.logprobs >= 0) r.sampling.prompt_logprobs = std::max(r.sampling.prompt_logprobs, r.sampling.logprobs);

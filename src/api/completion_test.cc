@@ -59,7 +59,10 @@ TEST(Completion, Fields) {
   EXPECT_EQ(refusal(R"({"prompt":"a","max_tokens":0})"), "max_tokens: is 0, which is only of use with `echo`");
   EXPECT_EQ(refusal(R"({"prompt":"a","max_tokens":0,"echo":true})"), "taken");
   EXPECT_EQ(refusal(R"({"prompt":"a","suffix":"b"})"), "suffix: the model does not fill in the middle");
+  std::string many;
+  for (int i = 0; i < 128; ++i) many += R"("a",)";
   EXPECT_EQ(refusal(R"({"prompt":["a","b"],"n":65})"), "n: is 65 for 2 prompts; 128 choices are the most");
+  EXPECT_EQ(refusal(R"({"prompt":[)" + many + R"("a"]})"), "prompt: has 129 prompts; 128 are the most");
   EXPECT_EQ(refusal(R"({"prompt":"a","logprobs":true})"), "logprobs: is true; it must be a whole number from 0 to 20");
   EXPECT_EQ(refusal(R"({"prompt":"a","min_tokens":40})"), "taken");
 }
@@ -83,8 +86,8 @@ TEST(Completion, Logprobs) {
   EXPECT_EQ(
       out,
       head_text + "{\"index\":0,\"text\":\"\u6F22\"," +
-          "\"logprobs\":{\"text_offset\":[0,1],\"token_logprobs\":[null,-0.5],\"tokens\":[\"\uFFFD\",\"\uFFFD\"],"
-          "\"top_logprobs\":[null,{\"x\":-0.25,\"\uFFFD\":-0.5}]},\"finish_reason\":null}]}\n\n" +
+          "\"logprobs\":{\"text_offset\":[0,1],\"token_logprobs\":[null,-0.5],\"tokens\":[\"bytes:\\\\xe6\\\\xbc\",\"bytes:\\\\xa2\"],"
+          "\"top_logprobs\":[null,{\"x\":-0.25,\"bytes:\\\\xa2\":-0.5}]},\"finish_reason\":null}]}\n\n" +
           head_text +
           R"({"index":0,"text":"ab","logprobs":{"text_offset":[1],"token_logprobs":[-1],"tokens":["ab"],"top_logprobs":[{"ab":-1}]},)" +
           "\"finish_reason\":null}]}\n\n" + head_text + "{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"length\"}]}\n\n");

@@ -1,6 +1,9 @@
 #include "api/completion_writer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
 
 #include "api/json_text.h"
 #include "api/openai_parts.h"
@@ -14,13 +17,21 @@ int64_t characters(std::string_view bytes) {
   return std::count_if(bytes.begin(), bytes.end(), [](char c) { return !text::is_continuation(c); });
 }
 
+// A token that is a part of a character has no text of its own; OpenAI writes its bytes: "bytes:\\xe6\\xbc". So it keeps a name of its own.
+void append_token(std::string& out, std::string_view bytes) {
+  if (text::valid_utf8(bytes)) return append_string(out, bytes);
+  out += "\"bytes:";
+  for (const char c : bytes) fmt::format_to(std::back_inserter(out), "\\\\x{:02x}", static_cast<uint8_t>(c));
+  out += '"';
+}
+
 void append_top(std::string& out, const TokenLogprobs& token) {
   // The drawn token is among them, and of tokens that read the same the likeliest: names in an object are distinct.
   std::vector<std::string> names;
   out += '{';
   const auto entry = [&](const TokenLogprob& t) {
     std::string name;
-    append_string(name, t.bytes);
+    append_token(name, t.bytes);
     if (std::find(names.begin(), names.end(), name) != names.end()) return;
     if (!names.empty()) out += ',';
     out += name;
@@ -53,7 +64,7 @@ void append_logprobs(std::string& out, std::span<const TokenLogprobs> tokens, in
     else
       out += "null";
   });
-  list(R"(,"tokens":[)", [&](const TokenLogprobs& t) { append_string(out, t.token.bytes); });
+  list(R"(,"tokens":[)", [&](const TokenLogprobs& t) { append_token(out, t.token.bytes); });
   list(R"(,"top_logprobs":[)", [&](const TokenLogprobs& t) {
     if (t.known)
       append_top(out, t);

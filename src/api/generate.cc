@@ -185,9 +185,8 @@ ApiResult<GenerateRequest> parse_generate(std::string_view text, const ParseLimi
   if (!reading.error && r.prompts.empty()) reading.error = ApiError::field("text", "is missing; give it, or `input_ids`");
   if (!r.sampling.max_tokens) r.sampling.max_tokens = std::max(kUsualMaxTokens, r.sampling.min_tokens);
   check_whole(reading, r);
-  if (!reading.error && static_cast<int64_t>(r.prompts.size()) * r.sampling.n > limits.choices)
-    reading.error = ApiError::field(
-        "sampling_params.n", fmt::format("is {} for {} prompts; {} choices are the most", r.sampling.n, r.prompts.size(), limits.choices));
+  const bool is_text = r.prompts.empty() || r.prompts.front().is_text();
+  check_choices(reading, r.prompts.size(), r.sampling.n, {.choices = "sampling_params.n", .prompts = is_text ? "text" : "input_ids"});
   if (reading.error) return *std::move(reading.error);
   if (r.return_logprob) {
     r.sampling.logprobs = r.top;

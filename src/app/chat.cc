@@ -78,12 +78,13 @@ class Screen {
 
   void piece(const ChatPiece& piece) {
     if (piece.reasoning) {
-      if (reasoning_) dimmed(harmless(piece.text));
-      thought_ = thought_ || reasoning_;
+      if (!reasoning_) return;
+      dim(true);
+      print_error(harmless(piece.text));
       return;
     }
-    if (thought_) dimmed("\n\n");
-    thought_ = false;
+    if (dim_) print_error("\n\n");
+    dim(false);
     const std::string text = out_is_terminal_ ? harmless(piece.text) : std::string(piece.text);
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
@@ -98,21 +99,27 @@ class Screen {
                           static_cast<double>(a.completion_tokens - 1) / (a.seconds - a.first_s));
     if (a.finish == "stopped") line = "stopped";
     if (a.finish == "length") line += "; cut at its most tokens";
-    if (err_is_terminal_) dimmed("[" + line + "]\n");
+    if (!err_is_terminal_) return;
+    dim(true);
+    print_error("[" + line + "]\n");
+    dim(false);
   }
   void finish_line() {
-    if (thought_) dimmed("\n");
+    if (dim_) print_error("\n");
+    dim(false);
     if (!at_line_end_) std::fputs("\n", stdout);
     std::fflush(stdout);
-    thought_ = false;
     at_line_end_ = true;
   }
 
  private:
-  void dimmed(const std::string& text) const { print_error(err_is_terminal_ ? "\x1b[2m" + text + "\x1b[0m" : text); }
+  void dim(bool on) {
+    if (on != dim_ && err_is_terminal_) print_error(on ? "\x1b[2m" : "\x1b[0m");
+    dim_ = on;
+  }
 
   const bool reasoning_, out_is_terminal_, err_is_terminal_;
-  bool thought_ = false;  // the reasoning was the last to be printed
+  bool dim_ = false;  // the reasoning was the last to be printed
   bool at_line_end_ = true;
 };
 
@@ -237,7 +244,9 @@ void add_chat(CLI::App& app, int& exit_code) {
   c->add_option("--base-url", a->base_url, "Server, its key in BATON_API_KEY or OPENAI_API_KEY")->capture_default_str();
   c->add_option("--model", a->model, "The model's name there (default: the first that it lists)");
   c->add_option("--system", a->system, "System message");
-  c->add_option("--set", a->fields, "A field of the requests, such as temperature=0.7; may be given again")->type_name("NAME=VALUE");
+  c->add_option("--set", a->fields, "A field of the requests, such as temperature=0.7; may be given again")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
   c->add_flag("--no-reasoning", a->no_reasoning, "Do not show what the model thinks");
   c->add_option("message", a->words, "Ask this alone, and end; without it lines are read until they end")->type_name("TEXT");
   c->callback([a, &exit_code] { exit_code = finish(chat(*a)); });

@@ -12,16 +12,16 @@ namespace baton::app {
 namespace {
 
 struct Flag {
-  std::vector<std::string> names;  // with their dashes
-  std::string about;
+  std::vector<std::string> names{};  // with their dashes
+  std::string about{};
   bool takes_value = false;
-  std::vector<std::string> words;  // the values that there are; empty: anything, or files
+  std::vector<std::string> words{};  // the values that there are; empty: anything, or files
 };
 
 struct Command {
-  std::string path;                                           // "baton config dump"
-  std::vector<std::pair<std::string, std::string>> commands;  // below it: name and what it does
-  std::vector<Flag> flags;
+  std::string path{};                                           // "baton config dump"
+  std::vector<std::pair<std::string, std::string>> commands{};  // below it: name and what it does
+  std::vector<Flag> flags{};
 };
 
 // The words of "{a,b,c}", which is how CLI11 shows what may be given.

@@ -19,11 +19,19 @@ bool has_template(const fs::path& folder) {
   return fs::exists(folder / "chat_template.jinja", ignored) || fs::exists(folder / "tokenizer_config.json", ignored);
 }
 
-Result<float> read_number(const boost::json::object& from, std::string_view key, float otherwise, const std::string& where) {
+struct Between {
+  float least, most;
+};
+
+// What requests could not say either must not be their default.
+Result<float> read_number(const boost::json::object& from, std::string_view key, float otherwise, Between range, const std::string& where) {
   const boost::json::value* v = from.if_contains(key);
   if (v == nullptr || v->is_null()) return otherwise;
   if (!v->is_number()) return Error{Error::Kind::kInvalid, fmt::format("{}: {} is not a number", where, key)};
-  return v->to_number<float>();
+  const auto number = v->to_number<float>();
+  if (!(number >= range.least && number <= range.most))
+    return Error{Error::Kind::kInvalid, fmt::format("{}: {} is {}; it must be from {} to {}", where, key, number, range.least, range.most)};
+  return number;
 }
 
 }  // namespace
@@ -71,11 +79,12 @@ Status ServedModel::read_defaults() {
   if (error || !root.is_object()) return Error{Error::Kind::kInvalid, fmt::format("{}: not a JSON object", path.string())};
   const boost::json::object& config = root.get_object();
   const std::string where = path.string();
-  BATON_ASSIGN(defaults_.temperature, read_number(config, "temperature", 1, where));
-  BATON_ASSIGN(defaults_.top_p, read_number(config, "top_p", 1, where));
-  BATON_ASSIGN(defaults_.min_p, read_number(config, "min_p", 0, where));
-  BATON_ASSIGN(defaults_.repetition_penalty, read_number(config, "repetition_penalty", 1, where));
-  BATON_ASSIGN(const float top_k, read_number(config, "top_k", 0, where));
+  constexpr float kSome = 1e-6F, kMostInt = 2147483520;  // the largest float that an int holds
+  BATON_ASSIGN(defaults_.temperature, read_number(config, "temperature", 1, {0, 100}, where));
+  BATON_ASSIGN(defaults_.top_p, read_number(config, "top_p", 1, {kSome, 1}, where));
+  BATON_ASSIGN(defaults_.min_p, read_number(config, "min_p", 0, {0, 1}, where));
+  BATON_ASSIGN(defaults_.repetition_penalty, read_number(config, "repetition_penalty", 1, {kSome, 10}, where));
+  BATON_ASSIGN(const float top_k, read_number(config, "top_k", 0, {-1, kMostInt}, where));
   defaults_.top_k = top_k > 0 ? static_cast<int32_t>(top_k) : 0;
   const boost::json::value* sample = config.if_contains("do_sample");
   if (sample != nullptr && sample->is_bool() && !sample->get_bool()) defaults_.temperature = 0;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "base/file.h"
 
@@ -257,11 +258,13 @@ Status read_yaml(const std::string& file, Loader& loader) {
   }
   if (root.IsNull()) return {};
   if (!root.IsMap()) return invalid(fmt::format("{}: lines of `name: value` are expected", file));
+  std::set<std::string> names;
   for (const auto& entry : root) {
     if (!entry.first.IsScalar()) return invalid(fmt::format("{}:{}: a name is expected", file, entry.first.Mark().line + 1));
     std::string name = entry.first.Scalar();
     const std::string where = fmt::format("{}:{}: {}", file, entry.first.Mark().line + 1, name);
     std::replace(name.begin(), name.end(), '_', '-');
+    if (!names.insert(name).second) return invalid(fmt::format("{}: stands there twice; the value would be either", where));
     const YAML::Node& value = entry.second;
     if (value.IsScalar()) {
       BATON_TRY(loader.take(name, value.Scalar(), Origin::kFile, where));

@@ -68,6 +68,7 @@ TEST(Settings, WhatIsWrongIsNamedWithItsPlace) {
       {"dtype: float16\n", "float16 is none of auto"},
       {"port: [1, 2]\n", "one value is expected"},
       {"port:\n", "a value is missing"},
+      {"port: 1\nmax_num_seqs: 3\nmax-num-seqs: 4\n", ":3: max-num-seqs: stands there twice"},
       {"strict-requests: perhaps\n", "neither true nor false"},
       {"- a\n", "name: value"},
       {"a: [\n", "baton-settings-test.yaml:"},

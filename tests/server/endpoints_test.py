@@ -155,7 +155,7 @@ class Endpoints(harness.ServerTest):
         self.assertEqual(headers["x-request-id"], "mine")
         self.assertEqual(headers["traceparent"].split("-")[1], trace)
         self.assertNotEqual(headers["traceparent"].split("-")[2], "b7ad6b7169203331")
-        self.assertIn("mine", [e["request_id"] for e in self.server.requests()])
+        self.wait_for(lambda: "mine" in [e["request_id"] for e in self.server.requests()], "not logged")
 
     def test_what_is_no_request(self):
         for body in (b"", b"{", b"[]", b"\xff\xfe", b'{"model": 1}', b'{"messages": "a"}', b"[" * 100000, b'{"a":' * 5000):

@@ -103,7 +103,17 @@ class Server:
             self.process.wait()
 
 
-class ServerTest(unittest.TestCase):
+class PatientTest(unittest.TestCase):
+    def wait_for(self, condition, what, seconds=10):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if condition():
+                return
+            time.sleep(0.02)
+        self.fail(what)
+
+
+class ServerTest(PatientTest):
     """A test class with one server for all of its tests; it has to end cleanly."""
 
     flags = ()

@@ -2,8 +2,10 @@
 """Load, limits and ends: what happens when clients go, wait, come in crowds, read slowly, and when the server is told to end."""
 import json
 import os
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -42,19 +44,11 @@ def read_until(s, wanted, seconds=20):
     return data
 
 
-class Operation(unittest.TestCase):
+class Operation(harness.PatientTest):
     def start(self, *flags, **options):
         server = harness.Server(*flags, **options)
         self.addCleanup(server.kill)
         return server
-
-    def wait_for(self, condition, what, seconds=10):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if condition():
-                return
-            time.sleep(0.02)
-        self.fail(what)
 
     def idle(self, server):
         def is_idle():
@@ -197,6 +191,47 @@ class Operation(unittest.TestCase):
         for flags, message in ((("--api-key", ""), "the key is empty"), (("--ssl-ca-certs", "/nowhere"), "it needs --ssl-certfile")):
             with self.assertRaisesRegex(RuntimeError, message):
                 self.start(*flags)
+
+    @unittest.skipUnless(shutil.which("openssl"), "the program openssl, which makes a certificate, is not installed")
+    def test_tls(self):
+        certificate, key = (os.path.join(harness.MODEL, name) for name in ("certificate.pem", "key.pem"))
+        made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+                "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", certificate]
+        subprocess.run(made, check=True, stderr=subprocess.DEVNULL)
+        server = self.start("--ssl-certfile", certificate, "--ssl-keyfile", key)
+        context = ssl.create_default_context(cafile=certificate)
+        with urllib.request.urlopen(f"https://127.0.0.1:{server.port}/v1/models", timeout=10, context=context) as answer:
+            self.assertEqual(json.load(answer)["data"][0]["id"], "scripted")
+        body = {"model": "scripted", "stream": True, "messages": [{"role": "user", "content": "a</think>secret"}]}
+        request = urllib.request.Request(f"https://127.0.0.1:{server.port}/v1/chat/completions", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+            self.assertTrue(answer.read().endswith(b"data: [DONE]\n\n"))
+        with self.assertRaises(OSError):  # plain HTTP is not spoken
+            urllib.request.urlopen(server.url + "/livez", timeout=10)
+        with self.assertRaises(OSError):  # nor is anybody believed
+            urllib.request.urlopen(f"https://127.0.0.1:{server.port}/livez", timeout=10)
+        self.assertEqual(server.stop(), 0)
+
+    def test_strict_requests(self):
+        ask = {"model": "scripted", "messages": [{"role": "user", "content": "a</think>b"}], "extra_body": {"nonsense": 1}}
+        server = self.start("--strict-requests", "true")
+        with self.assertRaisesRegex(openai.BadRequestError, "nonsense"):
+            server.openai().chat.completions.create(**ask)
+        self.assertEqual(server.stop(), 0)
+        server = self.start()
+        answer = server.openai().chat.completions.with_raw_response.create(**ask)
+        self.assertEqual(answer.headers["x-ignored-fields"], "nonsense")
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_model_with_impossible_defaults_is_refused(self):
+        path = os.path.join(harness.MODEL, "generation_config.json")
+        self.addCleanup(os.remove, path)
+        for config, message in (({"temperature": -1}, "temperature is -1; it must be from 0 to 100"), ({"top_p": 0}, "top_p is 0"),
+                                ({"top_k": 1e12}, "top_k is"), ({"min_p": "x"}, "min_p is not a number")):
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump(config, f)
+            with self.assertRaisesRegex(RuntimeError, message):
+                self.start()
 
     def test_a_crowd(self):
         server = self.start("--max-num-seqs", "64")

@@ -34,7 +34,7 @@ class Terminal:
         deadline = time.monotonic() + seconds
         while not (found := re.search(pattern, self.seen)):
             if not select.select([self.fd], [], [], max(deadline - time.monotonic(), 0))[0]:
-                raise AssertionError(f"{pattern!r} never came: {self.seen!r}")
+                raise AssertionError(f"{pattern!r} never came: {self.seen[-500:]!r}")
             try:
                 self.seen += os.read(self.fd, 65536).decode(errors="replace")
             except OSError:
@@ -63,7 +63,8 @@ class Chat(harness.ServerTest):
     pace_us = 2000
 
     def chat(self, *arguments, lines=""):
-        command = [harness.BATON, "chat", "--base-url", self.server.url, *arguments]
+        url = () if "--base-url" in arguments else ("--base-url", self.server.url)
+        command = [harness.BATON, "chat", *url, *arguments]
         return subprocess.run(command, input=lines, capture_output=True, text=True, timeout=60)
 
     def test_one_question(self):
@@ -88,11 +89,11 @@ class Chat(harness.ServerTest):
     def test_fields(self):
         done = self.chat("--set", "max_completion_tokens=6", lines="a</think>0123456789\n/set max_completion_tokens\na</think>0123456789\n")
         self.assertEqual(done.stdout, "0123\n0123456789\n")
-        self.assertEqual(self.chat("--set", "stop=34", "a</think>0123456789").stdout, "0123456789\n", "34 is a number")
+        self.assertIn("stop", self.chat("--set", "stop=34", "a</think>0123456789").stderr, "34 is a number")
         self.assertEqual(self.chat("--set", 'stop="34"', "a</think>0123456789").stdout, "012\n")
 
     def test_failures_are_one_line(self):
-        for arguments, lines, part in ((("--set", "temperature=99", "hello"), "", "temperature"),
+        for arguments, lines, part in ((("--set", "temperature=999", "hello"), "", "temperature"),
                                        (("#fail 3 hello world",), "", "device failed"),
                                        ((), "/nonsense\n", "/help"),
                                        ((), "/again\n", "no answer"),
@@ -159,7 +160,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.complete("ser"), ["serve"])
         self.assertIn("completion", self.complete(""))
         self.assertEqual(self.complete("serve", "--max-num-s"), ["--max-num-seqs"])
-        self.assertEqual(self.complete("serve", "--port", "1", "--no-web"), ["--no-webui", "--no-web-page"])
+        self.assertEqual(self.complete("serve", "--port", "1", "--no-web"), ["--no-web-page", "--no-webui"])
         self.assertEqual(self.complete("serve", "--isa", "avx"), ["avx2", "avx512"])
         self.assertEqual(self.complete("serve", "--model", ""), [])  # files, which bash completes
         self.assertEqual(self.complete("config", "du"), ["dump"])
