@@ -169,20 +169,20 @@ class Page(harness.ServerTest):
         self.page.open(self.server.url + "/")
         self.page.wait(f"{ANSWERS}.length === 2")
         self.page.click("#show-settings")
-        self.picture("chat.png")
+        self.picture("page-chat.png")
         self.page.look(1200, 800, dark=True)
-        self.picture("chat-dark.png")
+        self.picture("page-chat-dark.png")
         self.page.click("#hide-settings")
         self.page.look(390, 780)
-        self.picture("chat-phone.png")
+        self.picture("page-chat-phone.png")
         self.page.look(1200, 800)
         self.page.open(self.server.url + "/#metrics")
         random.seed(3)
         with concurrent.futures.ThreadPoolExecutor(12) as pool:
             list(pool.map(lambda i: self.say("a</think>" + "words " * random.randrange(20, 120)), range(60)))
-        self.picture("metrics.png")
+        self.picture("page-metrics.png")
         self.page.look(1200, 800, dark=True)
-        self.picture("metrics-dark.png")
+        self.picture("page-metrics-dark.png")
 
 
 class Keys(harness.ServerTest):
