@@ -29,7 +29,7 @@ help:
 	@echo 'make test    install what is missing, build, lint, and run every test'
 	@echo 'make install  the program, its library and documentation into PREFIX=$(PREFIX)'
 	@echo 'make build   the release build only, in build/release'
-	@echo 'make docs    write the pages of settings and metrics anew, from the tables in the program that was built'
+	@echo 'make docs    write the pages of settings and metrics and the dashboard anew, from the tables in the program'
 	@echo 'make browser the web page in Chromium, which is installed if it is missing (large)'
 	@echo 'make lint    layers, sizes, names, words, formatting; make format applies the formatting'
 	@echo 'make asan    build and test with the address and undefined-behaviour sanitizers; make tsan with the thread sanitizer'
@@ -73,6 +73,7 @@ test: | build_folder
 docs: | build_folder
 	@$(BATON) config page >docs/settings.md
 	@$(BATON) config metrics >docs/metrics.md
+	@python3 deploy/grafana/make_dashboard.py
 
 browser: | build_folder
 	@scripts/setup build clients browser
