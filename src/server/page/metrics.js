@@ -66,7 +66,7 @@ const written = rate("baton_engine_tokens_total");
 const running = gauge("baton_sequences_running"), waiting = gauge("baton_sequences_waiting");
 const hits = share("baton_prefix_cache_hits_total", "baton_prefix_cache_queries_total");
 const pages = (state) => gauge(`baton_pages{state="${state}"}`);
-const accepted = share("baton_draft_tokens_accepted_total", "baton_draft_rounds_total");
+const accepted = share("baton_spec_accepted_tokens_total", "baton_spec_blocks_total");  // drafts; the block's own token comes on top
 
 const TILES = [
   ["tokens/s written", written, count],
@@ -106,8 +106,9 @@ function makePlots() {
   const slot = (state) => gauge(`baton_slots{state="${state}"}`);
   lines({ title: "Slots of running requests", format: count, series: [
     { name: "held", read: slot("held") }, { name: "there are", read: (s) => slot("held")(s) + slot("free")(s) }] });
-  const drafts = (s) => s.values.has("baton_draft_rounds_total");
-  lines({ title: "Drafts accepted a round, last minute", format: count, series: [{ name: "tokens", read: accepted }], present: drafts });
+  const drafts = (s) => get(s, "baton_spec_draft_tokens_total") > 0;
+  const length = { name: "drafts accepted, and one", read: (s) => 1 + accepted(s) };
+  lines({ title: "Tokens per verified block, last minute", format: count, series: [length], present: drafts });
 }
 
 export function draw() {
