@@ -251,6 +251,7 @@ def main():
     parser.add_argument("--dtype", default=None, choices=["bfloat16", "float32"])
     parser.add_argument("--tokens-per-pass", type=int, default=None)
     parser.add_argument("--answers", type=Path, help="write question, answer and verdict of every item here, one JSON a line")
+    parser.add_argument("--guesses", type=Path, help="what --answers wrote for a similar model: tried first, which saves passes")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--against", type=Path, help="what `baton eval --json` wrote about the same questions")
     a = parser.parse_args()
@@ -278,6 +279,9 @@ def main():
     items, prompts = [items[i] for i in keep], [prompts[i] for i in keep]
     guesses = [[i for text in guess_text(item) if text for i in encoder.ids(text)] for item in items]
     limits = [LIMITS.get(item["task"], DEFAULT_LIMIT) for item in items]
+    if a.guesses:
+        known = {(x["task"], json.dumps(x["wanted"]), x["prompt_tokens"]): x["ids"] for x in map(json.loads, a.guesses.open())}
+        guesses = [known.get((i["task"], json.dumps(i["answer"]), len(p)), g) for i, p, g in zip(items, prompts, guesses)]
     start = time.time()
     answers = greedy(model, prompts, guesses, limits, ends, mode, per_pass)
 

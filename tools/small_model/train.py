@@ -23,7 +23,7 @@ from drafter import DrafterConfig, block_loss, candidate_scores, drafter_table, 
 from model import decode, make_rows, next_token_loss
 from mtp import draft, draft_losses
 from optimiser import Optimiser
-from weights import copy_tokenizer, initialise, live_weights, save_released, storage_of
+from weights import copy_tokenizer, initialise, live_weights, load_released, save_released, storage_of
 
 HERE = Path(__file__).resolve().parent
 BIAS_STEP = 0.001  # of the router's correction, per step, towards equal load
@@ -61,7 +61,8 @@ class Run:
         self.mtp_prefix = self.c.prefix(self.c.layer_count)
         self.masters = initialise(self.c, arguments.seed)
         if arguments.weights:
-            self.masters = torch.load(arguments.weights, map_location="cpu")
+            folder = Path(arguments.weights).is_dir()
+            self.masters = load_released(arguments.weights)[1] if folder else torch.load(arguments.weights, map_location="cpu")
         self.masters = {n: w.to(self.device).requires_grad_(False) for n, w in self.masters.items()}
         self.out = Path(arguments.out)
         self.out.mkdir(parents=True, exist_ok=True)
@@ -214,7 +215,7 @@ def main():
     parser.add_argument("--out", required=True, help="folder of the log, the weights of each stage and the finished model")
     parser.add_argument("--config", default=HERE / "config.json")
     parser.add_argument("--stages", help="only these, by name, with commas between")
-    parser.add_argument("--weights", help="weights to begin with: STAGE.pt of an earlier run")
+    parser.add_argument("--weights", help="weights to begin with: STAGE.pt of an earlier run, or a model's folder")
     parser.add_argument("--after", help="begin when this file is there; rows are made meanwhile")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--no-compile", action="store_true")
@@ -222,6 +223,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, help="at most this many steps of each stage")
     parser.add_argument("--length", type=int, help="rows of this length in all stages (a rehearsal on a small machine)")
+    parser.add_argument("--mix", help="rows of this mix in all stages")
     parser.add_argument("--tokens", type=int, default=65536, help="of a step")
     parser.add_argument("--anchors", type=int, default=128, help="blocks per row that the drafter learns from")
     parser.add_argument("--muon-rate", type=float, default=4e-3)
@@ -237,6 +239,8 @@ def main():
     stages = [s for s in STAGES if a.stages is None or s.name in a.stages.split(",")]
     if a.length:
         stages = [replace(s, length=a.length) for s in stages]
+    if a.mix:
+        stages = [replace(s, mix=a.mix) for s in stages]
     sources = {}
     for i, s in enumerate(stages):
         if (s.length, s.mix) not in sources:

@@ -5,7 +5,7 @@ within a few percent.
 """
 from .draw import phrasings
 from .filler import sentence
-from .words import ADJECTIVES, ANIMALS, NAMES, SURNAMES, WORDS
+from .words import ADJECTIVES, ANIMALS, NAMES, SURNAMES, VOCABULARY, WORDS
 
 SENTENCE_TOKENS = 11.5  # measured over the filler with the tokenizer that is committed; only steers lengths
 
@@ -86,6 +86,10 @@ KINDS = {
                   "What was the code of the {k}?",
                   "Code of the {k}?",
                   "Which code belongs to the {k}?",
+                  "Which code did the {k} get?",
+                  "What code does the {k} use?",
+                  "Which code was the {k} given?",
+                  "What code opens the {k} here?",
                   "Look up the code of the {k}.",
                   "Do you remember the code of the {k}?",
                   "What code does the {k} have?",
@@ -120,6 +124,10 @@ KINDS = {
                   "I need the phone number of {k}.",
                   "What was the phone number of {k}?",
                   "Which number belongs to {k}?",
+                  "Which number does {k} use?",
+                  "What number did {k} leave?",
+                  "Which phone number was {k} given?",
+                  "On which number does {k} answer?",
                   "Look up the number of {k}.",
                   "What number do I call for {k}?",
                   "What phone number does {k} have?",
@@ -157,6 +165,12 @@ KINDS = {
                   "Secret words of {k}?",
                   "Do you remember the secret words of {k}?",
                   "Which were the secret words of {k}?",
+                  "Which secret words does {k} use?",
+                  "Which secret words did {k} write down?",
+                  "What secret words did {k} pick?",
+                  "Which words did {k} hide?",
+                  "Which secret words has {k} got?",
+                  "What are the secret words that {k} knows?",
                   "What are the words that {k} keeps secret?",
                   "Look up the secret words of {k}.",
                   test=("Which secret words did {k} choose?", )), "The secret words of {k} are {v}."),
@@ -208,6 +222,8 @@ def document(draw, name, tokens, questions, needles=None):
     messages = []
     for i, (k, v) in enumerate(asked):
         question = draw.asked(kind.question, k=k)
+        if draw.split == "train" and question[-1] in ".?" and draw.chance(0.15):  # a name ends where the fact says, not the question
+            question = f"{question[:-1]} {draw.strange(VOCABULARY)}{question[-1]}"
         content = question if i else f"{draw.phrase(INTROS)}\n\n{body}\n\n{question}"
         messages += [{"role": "user", "content": content, "_hay": i == 0}, reply(kind.answer.format(k=k, v=v))]
     return {"messages": messages}

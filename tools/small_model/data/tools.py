@@ -1,5 +1,6 @@
 """Conversations with functions: one call, several at once, answers from results, and requests that no function fits."""
 import json
+import re
 
 from .draw import phrasings
 from .tool_catalog import FUNCTIONS
@@ -8,26 +9,41 @@ from .words import VOCABULARY
 NO_FUNCTION = "I have no function for that."
 
 
-def function_name(draw, names):
-    """In training mostly a name that says nothing, so that only the description tells and names have to be copied."""
-    return draw.identifier(VOCABULARY) if draw.split == "train" and draw.chance(0.6) else draw.phrase(names)
+# Names may be made of these; none that tests use is made.
+PARTS = sorted(set(VOCABULARY) | {w.lower() for f in FUNCTIONS.values() for text in (f.about, *f.asks.train)
+                                  for w in re.findall(r"(?<!\{)\b[A-Za-z]{2,}\b(?!\})", text)})
+TEST_NAMES = {n for f in FUNCTIONS.values() for p in (f, *f.parameters.values()) for n in p.names.test}
 
 
-def parameter_name(draw, names):
-    return draw.identifier(VOCABULARY) if draw.split == "train" and draw.chance(0.5) else draw.phrase(names)
+def invented(draw, shared):
+    """A name that says nothing, so that only the description tells and the name has to be copied. Names of one list often share a part."""
+    while True:
+        name = draw.identifier(PARTS)
+        if shared and draw.chance(0.6):
+            name = f"{name}_{shared}" if draw.chance(0.7) else f"{shared}_{name}"
+        if name not in TEST_NAMES:
+            return name
+
+
+def function_name(draw, names, shared):
+    return invented(draw, shared) if draw.split == "train" and draw.chance(0.6) else draw.phrase(names)
+
+
+def parameter_name(draw, names, shared):
+    return invented(draw, shared) if draw.split == "train" and draw.chance(0.5) else draw.phrase(names)
 
 
 class Offer:
     """A function as one conversation knows it: with its names chosen."""
 
-    def __init__(self, draw, key):
+    def __init__(self, draw, key, shared=("", "")):
         self.function = FUNCTIONS[key]
-        self.name = function_name(draw, self.function.names)
+        self.name = function_name(draw, self.function.names, shared[0])
         self.names = {}
         for slot, parameter in self.function.parameters.items():
-            name = parameter_name(draw, parameter.names)
+            name = parameter_name(draw, parameter.names, shared[1])
             while name in self.names.values():
-                name = parameter_name(draw, parameter.names)
+                name = parameter_name(draw, parameter.names, shared[1])
             self.names[slot] = name
 
     def schema(self):
@@ -83,8 +99,10 @@ def several(draw, offers):
 
 def offers_of(draw, count):
     """Functions whose names differ. Some parameters' names are shared; that is as in real tool lists."""
+    train = draw.split == "train"
     while True:
-        offers = [Offer(draw, k) for k in draw.sample(list(FUNCTIONS), count)]
+        shared = [draw.strange(PARTS) if train and draw.chance(p) else "" for p in (0.4, 0.2)]
+        offers = [Offer(draw, k, shared) for k in draw.sample(list(FUNCTIONS), count)]
         if len({o.name for o in offers}) == count:
             return offers
 
