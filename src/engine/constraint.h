@@ -2,7 +2,8 @@
 //
 // The engine knows nothing of the form. Per choice it asks for the mask of the next token once it has told the one before, and an error
 // ends the choice (sched::FinishReason::kConstraint): nothing is ever drawn unmasked instead. A constraint stays with its choice through
-// retraction, recomputation and forks of the prompt; no token is told twice, and none is taken back.
+// retraction, recomputation and forks of the prompt; no token is told twice. Only drafts are taken back: the constraint is led along them for
+// their masks, and back to where they went wrong.
 //
 // Threads: one at a time, not always the same: the one that submits, the executor's, the engine's for its end.
 #pragma once
@@ -32,6 +33,8 @@ class Constraint {
   virtual Result<Next> next(std::span<uint32_t> mask) = 0;
   // `token` came, one that the last next() allowed.
   virtual Status accept(int32_t token) = 0;
+  // The last `tokens` of these did not come, after all.
+  virtual Status rollback(size_t tokens) = 0;
   // Another one in the same place, for another choice.
   virtual Result<std::unique_ptr<Constraint>> fork() const = 0;
 };

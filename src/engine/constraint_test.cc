@@ -58,6 +58,11 @@ class StepForm final : public Constraint {
     ++told_;
     return {};
   }
+  Status rollback(size_t tokens) override {
+    told_ -= static_cast<int64_t>(tokens);
+    over_ = told_ > options_.length;
+    return {};
+  }
   Result<std::unique_ptr<Constraint>> fork() const override { return std::unique_ptr<Constraint>(new StepForm(*this)); }
 
   static inline std::atomic<int> alive{0};
@@ -178,6 +183,7 @@ class OtherWidth final : public Constraint {
   size_t mask_words() const override { return words_; }
   Result<Next> next(std::span<uint32_t>) override { return Next::kAny; }
   Status accept(int32_t) override { return {}; }
+  Status rollback(size_t) override { return {}; }
   Result<std::unique_ptr<Constraint>> fork() const override { return Error{Error::Kind::kUnsupported, "no forks"}; }
 
  private:

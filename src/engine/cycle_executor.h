@@ -22,9 +22,28 @@ struct BoundChoice {
   Constraint* constraint = nullptr;  // of this choice; null: none
 };
 
+// Where the time of cycles has gone, in nanoseconds.
+struct CycleTimes {
+  int64_t fold = 0;    // rows of the cycle before that count become the state
+  int64_t draft = 0;   // guesses
+  int64_t verify = 0;  // the target's rows, of prompts and of decoding
+  int64_t accept = 0;  // logits, draws, and how many of them count
+  int64_t commit = 0;  // what the drafter keeps of rows that count
+  int64_t all = 0;     // everything, moves and scores included
+
+  void add(const CycleTimes& o) {
+    fold += o.fold;
+    draft += o.draft;
+    verify += o.verify;
+    accept += o.accept;
+    commit += o.commit;
+    all += o.all;
+  }
+};
+
 struct CycleResult {
   struct Problem {
-    int32_t draw;
+    int32_t draw;  // index into `tokens`
     Error error;
   };
   struct Score {
@@ -35,15 +54,18 @@ struct CycleResult {
 
   bool failed = false;
   std::string error;                   // why, if it failed
-  std::vector<int32_t> tokens;         // by draw: a token, or a negative value of ops/head.h or sched/cycle.h
-  std::vector<float> logprobs;         // by draw; meaningful where the request asks
-  std::vector<ops::TokenLogprob> top;  // [draws, top_stride], likewise
+  std::vector<int32_t> tokens;         // draw by draw: tokens, or negative values of ops/head.h or sched/cycle.h
+  std::vector<int32_t> ends;           // by draw: behind the last of its tokens; empty: each has one
+  std::vector<int32_t> drafted;        // by draw: how many drafts were verified; empty: none
+  std::vector<float> logprobs;         // by token; meaningful where the request asks
+  std::vector<ops::TokenLogprob> top;  // [tokens, top_stride], likewise
   int32_t top_stride = 0;
   std::vector<Problem> problems;  // why tokens are sched::kConstraintFailed
   std::vector<Score> scores;      // by score of the cycle, reused from cycle to cycle: there may be more than it has
+  CycleTimes times;
 
-  std::span<const ops::TokenLogprob> top_of(int32_t draw) const {
-    return std::span(top).subspan(static_cast<size_t>(draw) * static_cast<size_t>(top_stride), static_cast<size_t>(top_stride));
+  std::span<const ops::TokenLogprob> top_of(int32_t token) const {
+    return std::span(top).subspan(static_cast<size_t>(token) * static_cast<size_t>(top_stride), static_cast<size_t>(top_stride));
   }
 };
 

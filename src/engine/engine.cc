@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -182,16 +183,28 @@ bool Engine::plan() {
     Constraint* constraint = constraints == constraints_.end() ? nullptr : constraints->second[static_cast<size_t>(b.choice)].get();
     bound_.push_back({scheduler_->find(b.request), constraint});
   }
+  const auto decodes = [](const sched::Rows& r) { return r.ids_begin == sched::kDrawnToken; };
+  const int64_t sequences = std::count_if(cycle_.rows.begin(), cycle_.rows.end(), decodes);
+  launched_.push_back({sequences, sequences < std::ssize(cycle_.rows)});
   executor_->launch(cycle_, bound_);
   return true;
 }
 
 void Engine::finish(const CycleResult& result) {
+  const Launched launched = launched_.front();
+  launched_.pop_front();
+  device_.add(result.times);
+  if (!launched.prompts) {
+    decoding_.add(result.times);
+    const auto drafts = std::accumulate(result.drafted.begin(), result.drafted.end(), int64_t{0});
+    costs_.observe(launched.sequences, drafts, static_cast<double>(result.times.all) * 1e-9);
+    if (options_.scheduler.adaptive_drafts) scheduler_->set_cycle_costs(costs_);
+  }
   if (result.failed) {
     log_error("a cycle failed, and all requests that have run end: {}", result.error);
     scheduler_->fail();
   } else {
-    scheduler_->complete(result.tokens);
+    scheduler_->complete({result.tokens, result.ends, result.drafted});
   }
   tell(&result);
 }
@@ -254,6 +267,8 @@ void Engine::publish() {
   {
     const std::lock_guard lock(mutex_);
     published_.scheduler = scheduler_->metrics();
+    published_.device = device_;
+    published_.decoding = decoding_;
     for (const Step& s : steps_) {
       published_.host_time.add(s.time_ns);
       published_.host_cpu.add(s.cpu_ns);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -43,6 +44,8 @@ struct EngineOptions {
 struct EngineMetrics {
   sched::Metrics scheduler;
   StepTimes host_time;  // per cycle: reading mail, planning, launching, completing, telling the sinks
+  CycleTimes device;    // of completed cycles
+  CycleTimes decoding;  // of these, those without rows of prompts
   StepTimes host_cpu;   // processor time of the engine's thread per cycle, whatever for; what others take of the processor is not in it
   int64_t mail = 0;     // messages waiting
 };
@@ -111,6 +114,13 @@ class Engine {
   };
   std::unordered_map<sched::RequestId, Listener> listeners_;  // of the engine thread
   sched::Cycle cycle_;
+  // What has been launched and is not complete, oldest first.
+  struct Launched {
+    int64_t sequences;  // that decode
+    bool prompts;       // there are rows of prompts, too
+  };
+  std::deque<Launched> launched_;
+  speculate::CycleCosts costs_;
   std::vector<BoundChoice> bound_;
   // Until the scheduler has forgotten the request: cycles that are launched may still draw for it.
   std::unordered_map<sched::RequestId, Constraints> constraints_;
@@ -118,6 +128,7 @@ class Engine {
   std::vector<Message> reading_;
   int64_t step_ns_ = 0;  // spent since the last completed cycle
   int64_t cpu_ns_ = 0;   // of the thread, when that cycle had completed
+  CycleTimes device_, decoding_;
   struct Step {
     int64_t time_ns, cpu_ns;
   };

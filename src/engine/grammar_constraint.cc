@@ -26,6 +26,8 @@ class GrammarConstraint final : public Constraint {
     return Error{Error::Kind::kUnsupported, fmt::format("the grammar allowed token {} and did not accept it; change the grammar", token)};
   }
 
+  Status rollback(size_t tokens) override { return matcher_.rollback(tokens); }
+
   Result<std::unique_ptr<Constraint>> fork() const override {
     BATON_ASSIGN(text::GrammarMatcher other, matcher_.fork());
     return constrain(std::move(other));

@@ -25,12 +25,14 @@ int64_t available_memory() {
   return 0;
 }
 
-cache::BudgetRequest budget_request(const model::Glm5Next& model, const LocalOptions& o, int64_t context, int64_t memory) {
+cache::BudgetRequest budget_request(const model::Glm5Next& model, const model::Drafter* drafter, const LocalOptions& o, int64_t context,
+                                    int64_t memory) {
   const model::CacheLayout& layout = model.cache_layout();
   const cache::Registry registry = register_ranges(layout);
   return {.memory_bytes = memory,
-          .weight_bytes = model.weight_bytes(),
-          .workspace_bytes = model.workspace_bytes() + SerialExecutor::workspace(model, o.running, context).bytes(),
+          .weight_bytes = model.weight_bytes() + (drafter != nullptr ? drafter->weight_bytes() : 0),
+          .workspace_bytes = model.workspace_bytes() + (drafter != nullptr ? drafter->workspace_bytes() : 0) +
+                             SerialExecutor::workspace_bytes(model, o.running, context),
           .page_bytes = layout.page_bytes,
           .slot_bytes = layout.slot_bytes,
           .ring_bytes = layout.ring_bytes,
@@ -67,14 +69,26 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
   model::ModelOptions m;
   m.numerics = o.numerics;
   m.cache = o.cache;
-  m.max_rows = o.prefill_tokens + o.running;
-  m.max_logits_rows = o.running;
+  e->drafter_ = o.drafter;
+  if (e->drafter_.needs.most_drafts == 0) {
+    BATON_ASSIGN(e->drafter_, choose_drafter(o.speculation, checkpoint.config(), o.numerics.activation, context));
+  }
+  const int32_t drafts = e->drafter_.needs.most_drafts;
+  m.drafter = e->drafter_.needs;
+  m.cache.mtp = e->drafter_.mtp;
+  m.cache.verify_rows = drafts > 0 ? 1 + drafts : 0;
+  m.max_rows = o.prefill_tokens + o.running * (1 + drafts);
+  m.max_logits_rows = o.running * (1 + drafts);
   m.max_sequences = o.running;
   m.max_pages = (context + ops::kPageTokens - 1) / ops::kPageTokens;
   m.loading.threads = o.backend.threads;
   BATON_ASSIGN(e->model_, model::Glm5Next::load(checkpoint, *e->backend_, m));
 
-  cache::BudgetRequest request = budget_request(*e->model_, o, context, memory);
+  std::unique_ptr<model::Drafter> drafter;
+  if (drafts > 0) {
+    BATON_ASSIGN(drafter, e->drafter_.load(*e->model_, *e->backend_, vocabulary));
+  }
+  cache::BudgetRequest request = budget_request(*e->model_, drafter.get(), o, context, memory);
   BATON_ASSIGN(e->budget_, cache::solve_budget(request));
   // More than everybody's whole context would only ever be cache; what the bookkeeping of such a pool costs shows in start-up time.
   const int64_t most = o.running * m.max_pages * ops::kPageTokens;
@@ -83,7 +97,7 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
     BATON_ASSIGN(e->budget_, cache::solve_budget(request));
   }
 
-  BATON_ASSIGN(auto executor, SerialExecutor::create(*e->model_, *e->backend_, e->budget_, context, vocabulary));
+  BATON_ASSIGN(auto executor, SerialExecutor::create(*e->model_, *e->backend_, e->budget_, context, vocabulary, std::move(drafter)));
   EngineOptions options;
   options.plan_ahead = o.plan_ahead;
   options.max_mail = o.max_mail;
@@ -97,7 +111,10 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
                        .prefill_tokens = o.prefill_tokens,
                        .growth_tokens = o.growth_tokens,
                        .snapshot_tokens = o.snapshot_tokens,
-                       .max_waiting = o.max_waiting};
+                       .max_waiting = o.max_waiting,
+                       .drafts = drafts,
+                       .adaptive_drafts = o.speculation.adaptive,
+                       .look_ahead = e->drafter_.needs.reads_next_token ? 1 : 0};
   BATON_ASSIGN(e->engine_, Engine::create(std::move(executor), options));
   return e;
 }

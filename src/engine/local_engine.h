@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cache/budget.h"
+#include "engine/drafter_source.h"
 #include "engine/engine.h"
 #include "model/checkpoint.h"
 #include "model/glm5_next.h"
@@ -29,6 +30,8 @@ struct LocalOptions {
   int32_t max_waiting = 1024;
   int32_t max_mail = 1 << 16;
   bool plan_ahead = true;
+  Speculation speculation;
+  DrafterSource drafter;  // instead of what `speculation` says, if it drafts; for tests
   // What the user set context_tokens and running by, for messages.
   std::string context_flag = "--context";
   std::string running_flag = "--max-running";
@@ -44,6 +47,7 @@ class LocalEngine {
   const cache::Budget& budget() const { return budget_; }
   const model::Glm5Next& model() const { return *model_; }
   int64_t context_tokens() const { return context_tokens_; }
+  const DrafterSource& drafter() const { return drafter_; }
 
  private:
   LocalEngine() = default;
@@ -52,6 +56,7 @@ class LocalEngine {
   std::unique_ptr<model::Glm5Next> model_;
   cache::Budget budget_;
   int64_t context_tokens_ = 0;
+  DrafterSource drafter_;
   std::unique_ptr<Engine> engine_;  // first to go
 };
 

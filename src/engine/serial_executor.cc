@@ -1,16 +1,36 @@
 #include "engine/serial_executor.h"
 
 #include <algorithm>
-#include <cstring>
+#include <chrono>
 #include <limits>
 
 #include "ops/batch.h"
+#include "speculate/block.h"
 
 namespace baton::engine {
 
 using sched::Cycle;
 using sched::Move;
 using sched::MoveKind;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Writes how long it has lived.
+class Stopwatch {
+ public:
+  explicit Stopwatch(int64_t& nanoseconds) : nanoseconds_(nanoseconds), begin_(Clock::now()) {}
+  ~Stopwatch() { nanoseconds_ = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  int64_t& nanoseconds_;
+  Clock::time_point begin_;
+};
+
+}  // namespace
 
 cache::Registry register_ranges(const model::CacheLayout& layout) {
   using Kind = model::CacheRange::Kind;
@@ -25,47 +45,52 @@ cache::Registry register_ranges(const model::CacheLayout& layout) {
   return registry;
 }
 
-SerialExecutor::Workspace SerialExecutor::workspace(const model::Glm5Next& model, int64_t slots, int64_t context_tokens) {
-  constexpr int64_t kHeader = sizeof(ops::SequenceRows) / sizeof(int32_t);
-  const model::Config& config = model.config();
+int64_t SerialExecutor::workspace_bytes(const model::Glm5Next& model, int64_t slots, int64_t context_tokens) {
+  const model::DrafterNeeds& drafter = model.options().drafter;
   const int64_t context_pages = (context_tokens + ops::kPageTokens - 1) / ops::kPageTokens;
   const int64_t max_rows = model.options().max_rows;
-  const int64_t hidden_row = config.hidden_size * dtype_bytes(model.numerics().activation);
-  return {.inputs = (3 * max_rows + slots * (kHeader + context_pages)) * int64_t{sizeof(int32_t)},
-          .hidden = max_rows * hidden_row,
-          .drawn_hidden = slots * hidden_row,
-          .logits = slots * config.vocab_size * int64_t{sizeof(float)}};
+  const int64_t row = model.config().hidden_size * dtype_bytes(model.numerics().activation);
+  const auto layers = static_cast<int64_t>(drafter.feature_layers.size());
+  const int64_t kept = drafter.most_drafts > 0 ? 1 + layers : 0;
+  return LaunchRowsBuffer::bytes(max_rows, slots, context_pages) + max_rows * row * (1 + layers + kept) +
+         BlockDraws::bytes(model, slots * (1 + drafter.most_drafts));
 }
 
 Result<std::unique_ptr<SerialExecutor>> SerialExecutor::create(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget,
-                                                               int64_t context_tokens, int64_t vocabulary) {
-  std::unique_ptr<SerialExecutor> e(new SerialExecutor(model, backend, budget, context_tokens, vocabulary));
+                                                               int64_t context_tokens, int64_t vocabulary,
+                                                               std::unique_ptr<model::Drafter> drafter) {
+  std::unique_ptr<SerialExecutor> e(new SerialExecutor(model, backend, budget, context_tokens, vocabulary, std::move(drafter)));
   const int64_t slots = budget.slots;
-  const Workspace workspace = SerialExecutor::workspace(model, slots, context_tokens);
+  const int64_t rows = model.options().max_rows * e->row_bytes();
+  const auto layers = static_cast<int64_t>(model.options().drafter.feature_layers.size());
   BATON_ASSIGN(e->pages_, backend.allocate(budget.pages * e->registry_.page_bytes()));
   BATON_ASSIGN(e->slots_, backend.allocate(slots * e->registry_.slot_bytes()));
   BATON_ASSIGN(e->snapshots_, backend.allocate(budget.snapshots * e->registry_.snapshot_bytes()));
   BATON_ASSIGN(e->host_pages_, allocate_host(budget.host_pages * e->registry_.page_bytes()));
   BATON_ASSIGN(e->host_slots_, allocate_host(budget.host_slots * e->registry_.slot_bytes()));
-  BATON_ASSIGN(e->inputs_, backend.allocate(workspace.inputs));
-  BATON_ASSIGN(e->hidden_, backend.allocate(workspace.hidden));
-  BATON_ASSIGN(e->drawn_hidden_, backend.allocate(workspace.drawn_hidden));
-  BATON_ASSIGN(e->logits_, backend.allocate(workspace.logits));
-  e->staging_.reserve(static_cast<size_t>(e->inputs_.bytes()) / sizeof(int32_t));
+  BATON_ASSIGN(e->hidden_, backend.allocate(rows));
+  BATON_ASSIGN(e->features_, backend.allocate(rows * layers));
+  if (e->drafter_) {
+    BATON_ASSIGN(e->kept_hidden_, backend.allocate(rows));
+    BATON_ASSIGN(e->kept_features_, backend.allocate(rows * layers));
+  }
+  BATON_ASSIGN(e->arrays_, LaunchRowsBuffer::create(backend, model.options().max_rows, slots, e->context_pages_));
+  BATON_ASSIGN(e->draws_, BlockDraws::create(model, backend, slots * (1 + e->most_drafts_), vocabulary));
   e->thread_ = std::thread([executor = e.get()] { executor->serve(); });
   return e;
 }
 
 SerialExecutor::SerialExecutor(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget, int64_t context_tokens,
-                               int64_t vocabulary)
+                               int64_t vocabulary, std::unique_ptr<model::Drafter> drafter)
     : model_(model), backend_(backend), registry_(register_ranges(model.cache_layout())),
-      context_pages_((context_tokens + ops::kPageTokens - 1) / ops::kPageTokens), vocabulary_(vocabulary),
+      context_pages_((context_tokens + ops::kPageTokens - 1) / ops::kPageTokens), drafter_(std::move(drafter)),
+      most_drafts_(drafter_ ? drafter_->needs().most_drafts : 0),
       tables_(static_cast<size_t>(budget.slots), std::vector<int32_t>(static_cast<size_t>(context_pages_), 0)),
+      lengths_(static_cast<size_t>(budget.slots), 0), limits_(static_cast<size_t>(budget.slots), 0),
       last_tokens_(static_cast<size_t>(budget.slots), 0), sampling_(budget.slots, vocabulary), constraints_(budget.slots) {
-  BATON_CHECK(vocabulary >= 1 && vocabulary <= model.config().vocab_size);
-  BATON_CHECK(model.options().max_sequences >= budget.slots && model.options().max_logits_rows >= budget.slots);
-  BATON_CHECK(model.options().max_pages >= context_pages_);
-  rows_.reserve(static_cast<size_t>(budget.slots));
+  BATON_CHECK(model.options().drafter.most_drafts == most_drafts_);
+  BATON_CHECK(model.options().max_sequences >= budget.slots && model.options().max_pages >= context_pages_);
+  drafts_.resize(static_cast<size_t>(budget.slots) * static_cast<size_t>(most_drafts_));
 }
 
 SerialExecutor::~SerialExecutor() {
@@ -112,18 +137,41 @@ void SerialExecutor::serve() {
 }
 
 void SerialExecutor::run(const Cycle& cycle, std::span<const BoundChoice> bound, CycleResult& result) {
+  const Stopwatch all(result.times.all);
   for (size_t i = 0; i < cycle.binds.size(); ++i) {
     const sched::Bind& b = cycle.binds[i];
     constraints_.bind(b, bound[i].constraint);
     sampling_.bind(b, *bound[i].request,
                    std::span(cycle.history).subspan(static_cast<size_t>(b.history_begin), static_cast<size_t>(b.history_count)));
+    limits_[static_cast<size_t>(b.slot)] = b.rows_limit;
   }
   for (const sched::TableEdit& e : cycle.table_edits) tables_[static_cast<size_t>(e.slot)][static_cast<size_t>(e.index)] = e.page;
   for (const Move& m : cycle.before) move(m);
-  if (!cycle.rows.empty()) forward(cycle);
+  begin(cycle);
+  {
+    const Stopwatch watch(result.times.fold);
+    fold(cycle);
+  }
+  {
+    const Stopwatch watch(result.times.draft);
+    draft(cycle);
+  }
+  {
+    const Stopwatch watch(result.times.verify);
+    forward();
+  }
   score(cycle, result);
-  draw(cycle, result);
+  {
+    const Stopwatch watch(result.times.accept);
+    draw(cycle, result);
+    settle(cycle, result);
+  }
+  {
+    const Stopwatch watch(result.times.commit);
+    commit(cycle);
+  }
   for (const Move& m : cycle.after) move(m);
+  commit_forks(cycle);
 }
 
 void SerialExecutor::move(const Move& m) {
@@ -142,7 +190,10 @@ void SerialExecutor::move(const Move& m) {
       for (const cache::Registry::Copy& c : registry_.snapshot_copies())
         backend_.copy_on_device(snapshots_.data() + m.to * snapshot + c.snapshot_offset, slots().slot(m.from) + c.slot_offset, c.bytes);
       return;
-    case MoveKind::kForkSlot: true_state(m.from); return backend_.copy_on_device(slots().slot(m.to), slots().slot(m.from), slot);
+    case MoveKind::kForkSlot:
+      true_state(m.from);
+      lengths_[static_cast<size_t>(m.to)] = lengths_[static_cast<size_t>(m.from)];
+      return backend_.copy_on_device(slots().slot(m.to), slots().slot(m.from), slot);
     case MoveKind::kCopyPage: return backend_.copy_on_device(pages().page(m.to), pages().page(m.from), page);
     case MoveKind::kSlotToHost:
       true_state(m.from);
@@ -153,76 +204,111 @@ void SerialExecutor::move(const Move& m) {
   }
 }
 
-// ids | sequences | row_sequence | positions | page tables, uploaded at once. Tables are as wide as the longest sequence needs.
-model::ForwardInput SerialExecutor::stage(const Cycle& cycle) {
-  const auto n = static_cast<int64_t>(cycle.rows.size());
-  const int64_t m = cycle.row_count();
-  BATON_CHECK_MSG(m <= model_.options().max_rows, "{} rows, planned for {}", m, model_.options().max_rows);
-  int64_t width = 0;
-  for (const sched::Rows& r : cycle.rows)
-    width = std::max<int64_t>(width, (r.position + r.count + ops::kPageTokens - 1) / ops::kPageTokens);
-  constexpr int64_t kHeader = sizeof(ops::SequenceRows) / sizeof(int32_t);
-  staging_.resize(static_cast<size_t>(3 * m + n * (kHeader + width)));
-  int32_t* id = staging_.data();
-  int32_t* sequence = id + m;
-  int32_t* owner = sequence + n * kHeader;
-  int32_t* position = owner + m;
-  int32_t* table = position + m;
-  const int64_t sequences_at = sequence - id, owners_at = owner - id, positions_at = position - id, tables_at = table - id;
-
-  int32_t row = 0;
-  for (int64_t q = 0; q < n; ++q) {
-    const sched::Rows& r = cycle.rows[static_cast<size_t>(q)];
-    const ops::SequenceRows header{row, r.count, r.position, r.slot, 0};
-    std::memcpy(sequence, &header, sizeof header);
-    sequence += kHeader;
-    if (r.ids_begin == sched::kDrawnToken)
-      *id++ = last_tokens_[static_cast<size_t>(r.slot)];
-    else
-      id = std::copy_n(cycle.ids.begin() + r.ids_begin, r.count, id);
-    for (int32_t i = 0; i < r.count; ++i) {
-      *owner++ = static_cast<int32_t>(q);
-      *position++ = r.position + i;
-    }
-    table = std::copy_n(tables_[static_cast<size_t>(r.slot)].begin(), width, table);
-    row += r.count;
-  }
-  backend_.copy_to_device(inputs_.data(), staging_.data(), static_cast<int64_t>(staging_.size() * sizeof(int32_t)));
-
-  const auto* device = reinterpret_cast<const int32_t*>(inputs_.data());
-  model::ForwardInput input;
-  input.ids = device;
-  input.rows.batch = {.sequences = reinterpret_cast<const ops::SequenceRows*>(device + sequences_at),
-                      .sequence_count = static_cast<int32_t>(n),
-                      .row_count = static_cast<int32_t>(m),
-                      .row_sequence = device + owners_at,
-                      .positions = device + positions_at,
-                      .page_tables = device + tables_at,
-                      .page_table_stride = static_cast<int32_t>(width)};
+model::ForwardInput SerialExecutor::upload(std::span<const ops::SequenceRows> sequences, std::span<const int32_t> ids, int64_t reach) {
+  model::ForwardInput input = arrays_->upload(sequences, ids, tables_, reach);
   input.rows.pages = pages();
   input.rows.slots = slots();
   return input;
 }
 
-void SerialExecutor::forward(const Cycle& cycle) {
-  const model::ForwardInput input = stage(cycle);
+MatrixView SerialExecutor::hidden(const Buffer& buffer, int64_t rows) const {
   const int64_t d = model_.config().hidden_size;
-  hidden_rows_ = {hidden_.data(), model_.numerics().activation, input.rows.batch.row_count, d, d};
-  model_.forward(input, hidden_rows_);
-  int64_t end = 0;
+  return {buffer.data(), model_.numerics().activation, rows, d, d};
+}
+
+MatrixView SerialExecutor::features(const Buffer& buffer, int64_t rows) const {
+  const int64_t cols = model_.config().hidden_size * static_cast<int64_t>(model_.options().drafter.feature_layers.size());
+  return cols > 0 ? MatrixView{buffer.data(), model_.numerics().activation, rows, cols, cols} : MatrixView{};
+}
+
+// Where each sequence is, and the rows that it has without drafts.
+void SerialExecutor::begin(const Cycle& cycle) {
+  runs_.clear();
   for (const sched::Rows& r : cycle.rows) {
-    end += r.count;
-    backend_.copy_on_device(slots().slot(r.slot) + model_.cache_layout().hidden_offset, hidden_rows_.row_bytes(end - 1),
-                            d * dtype_bytes(hidden_rows_.dtype));
+    const bool decodes = r.ids_begin == sched::kDrawnToken;
+    int32_t position = r.position;
+    int32_t count = r.count;
+    if (decodes) {
+      const auto slot = static_cast<size_t>(r.slot);
+      position = lengths_[slot];
+      BATON_CHECK(position >= r.position);
+      count = position < limits_[slot] ? 1 : 0;
+    }
+    runs_.push_back({{0, count, position, r.slot, 0}, decodes, 0});
   }
+}
+
+// What counts of the last cycle's rows becomes the state, before any row of this one.
+void SerialExecutor::fold(const Cycle& cycle) {
+  if (!drafter_) return;
+  folding_.clear();
+  for (const sched::Rows& r : cycle.rows) folding_.push_back(r.slot);
+  model_.materialise(folding_, slots());
+}
+
+// Rows of drafts behind the anchors, and then all ids.
+void SerialExecutor::draft(const Cycle& cycle) {
+  drafting_.clear();
+  const auto wanted = [&](size_t i) {
+    const Run& run = runs_[i];
+    if (!run.decodes || run.rows.row_count == 0) return 0;
+    return speculate::drafts_that_fit(cycle.rows[i].count - 1, run.rows.position, limits_[static_cast<size_t>(run.rows.slot)]);
+  };
+  for (size_t i = 0; i < runs_.size(); ++i)
+    if (wanted(i) > 0) drafting_.push_back(i);
+  std::stable_sort(drafting_.begin(), drafting_.end(), [&](size_t a, size_t b) { return wanted(a) > wanted(b); });
+  if (!drafting_.empty()) {
+    sequences_.clear();
+    sequence_ids_.clear();
+    counts_.clear();
+    rows_.clear();
+    for (const size_t i : drafting_) {
+      const ops::SequenceRows& r = runs_[i].rows;
+      sequences_.push_back({static_cast<int32_t>(sequences_.size()), 1, r.position, r.slot, 0});
+      sequence_ids_.push_back(last_tokens_[static_cast<size_t>(r.slot)]);
+      counts_.push_back(wanted(i));
+      rows_.push_back(sampling_.guess(r.slot, r.position + 1));
+    }
+    const model::ForwardInput input = upload(sequences_, sequence_ids_, counts_.front());
+    drafter_->draft({.sequences = sequences_, .rows = input.rows, .anchors = input.ids, .counts = counts_, .sampling = rows_}, drafts_.data(),
+                    most_drafts_);
+  }
+  for (size_t k = 0; k < drafting_.size(); ++k) {
+    ops::SequenceRows& r = runs_[drafting_[k]].rows;
+    const int32_t* const drafts = drafts_.data() + k * static_cast<size_t>(most_drafts_);
+    r.row_count += static_cast<int32_t>(std::find_if(drafts, drafts + counts_[k], [](int32_t t) { return t < 0; }) - drafts);
+    r.verify = r.row_count > 1 ? 1 : 0;
+  }
+
+  ids_.clear();
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    ops::SequenceRows& r = runs_[i].rows;
+    r.row_begin = static_cast<int32_t>(ids_.size());
+    ids_.resize(ids_.size() + static_cast<size_t>(r.row_count));
+    if (runs_[i].decodes && r.row_count > 0) ids_[static_cast<size_t>(r.row_begin)] = last_tokens_[static_cast<size_t>(r.slot)];
+    if (!runs_[i].decodes) std::copy_n(cycle.ids.begin() + cycle.rows[i].ids_begin, r.row_count, ids_.begin() + r.row_begin);
+  }
+  for (size_t k = 0; k < drafting_.size(); ++k) {
+    const ops::SequenceRows& r = runs_[drafting_[k]].rows;
+    std::copy_n(drafts_.begin() + static_cast<std::ptrdiff_t>(k) * most_drafts_, r.row_count - 1, ids_.begin() + r.row_begin + 1);
+  }
+}
+
+void SerialExecutor::forward() {
+  if (ids_.empty()) return;
+  const auto m = std::ssize(ids_);
+  BATON_CHECK_MSG(m <= model_.options().max_rows, "{} rows, planned for {}", m, model_.options().max_rows);
+  sequences_.clear();
+  for (const Run& r : runs_)
+    if (r.rows.row_count > 0) sequences_.push_back(r.rows);
+  model_.forward(upload(sequences_, ids_), hidden(hidden_, m), features(features_, m));
 }
 
 // The sampling op gives the log-probability of what it draws; a large bias makes it draw the token that is there. As many rows at a time as
 // there is room for logits.
 void SerialExecutor::score(const Cycle& cycle, CycleResult& result) {
   constexpr float kForce = std::numeric_limits<float>::max() / 4;
-  const int64_t v = model_.config().vocab_size;
-  const int64_t most = logits_.bytes() / (v * int64_t{sizeof(float)});
+  const int64_t most = draws_->most_rows();
   if (result.scores.size() < cycle.scores.size()) result.scores.resize(cycle.scores.size());
   for (size_t i = 0; i < cycle.scores.size(); ++i) {
     const sched::Score& s = cycle.scores[i];
@@ -231,8 +317,7 @@ void SerialExecutor::score(const Cycle& cycle, CycleResult& result) {
     to.position = cycle.rows[static_cast<size_t>(s.rows)].position + s.first + 1;
     to.logprobs.resize(static_cast<size_t>(s.count));
     to.top.resize(static_cast<size_t>(s.count) * k);
-    int64_t row = s.first;
-    for (int32_t r = 0; r < s.rows; ++r) row += cycle.rows[static_cast<size_t>(r)].count;
+    const int64_t row = runs_[static_cast<size_t>(s.rows)].rows.row_begin + s.first;
     for (int64_t done = 0; done < s.count; done += most) {
       const int64_t n = std::min<int64_t>(most, s.count - done);
       const int32_t* ids = cycle.ids.data() + s.ids_begin + done;
@@ -241,11 +326,10 @@ void SerialExecutor::score(const Cycle& cycle, CycleResult& result) {
       for (int64_t j = 0; j < n; ++j) forced_.push_back({ids[j], kForce});
       for (int64_t j = 0; j < n; ++j) rows_.push_back({.bias = &forced_[static_cast<size_t>(j)], .bias_count = 1, .logprobs = s.logprobs});
       scored_.resize(static_cast<size_t>(n));
-      const MatrixView hidden{hidden_rows_.row_bytes(row + done), hidden_rows_.dtype, n, hidden_rows_.cols, hidden_rows_.stride};
-      const MatrixView logits{logits_.data(), DType::kF32, n, v, v};
+      const MatrixView logits = draws_->logits(n);
       float* logprobs = to.logprobs.data() + done;
-      model_.head(hidden, logits);
-      model_.sample({.logits = logits.columns(0, vocabulary_),
+      model_.head(hidden(hidden_, std::ssize(ids_)).row_range(row + done, n), logits);
+      model_.sample({.logits = logits.columns(0, draws_->vocabulary()),
                      .rows = rows_.data(),
                      .ids = scored_.data(),
                      .logprobs = logprobs,
@@ -263,44 +347,98 @@ void SerialExecutor::score(const Cycle& cycle, CycleResult& result) {
 }
 
 void SerialExecutor::draw(const Cycle& cycle, CycleResult& result) {
-  const auto n = static_cast<int64_t>(cycle.draws.size());
-  result.tokens.resize(static_cast<size_t>(n));
-  result.problems.clear();
-  if (n == 0) return;
-  const int64_t d = model_.config().hidden_size;
-  const int64_t v = model_.config().vocab_size;
-  const MatrixView from{drawn_hidden_.data(), hidden_rows_.dtype, n, d, d};
-  const MatrixView logits{logits_.data(), DType::kF32, n, v, v};
-  rows_.clear();
-  int32_t top = 0;
-  bool any = false;
-  for (int64_t i = 0; i < n; ++i) {
-    const sched::Draw& draw = cycle.draws[static_cast<size_t>(i)];
-    // The row's sequence left its last hidden row in its slot.
-    const sched::Rows& r = cycle.rows[static_cast<size_t>(draw.rows)];
-    backend_.copy_on_device(from.row_bytes(i), slots().slot(r.slot) + model_.cache_layout().hidden_offset, d * dtype_bytes(from.dtype));
-    rows_.push_back(sampling_.row(draw));
-    rows_.back().allowed = constraints_.allowed(draw);
-    any = any || rows_.back().logprobs >= 0;
-    top = std::max(top, rows_.back().logprobs);
+  const MatrixView all = hidden(hidden_, std::ssize(ids_));
+  blocks_.clear();
+  for (const sched::Draw& d : cycle.draws) {
+    const Run& run = runs_[static_cast<size_t>(d.rows)];
+    const ops::SequenceRows& r = run.rows;
+    const int32_t rows = run.decodes ? r.row_count : 1;  // of a prompt, the last one
+    const int32_t first = r.row_begin + r.row_count - rows;
+    blocks_.push_back({.slot = d.slot,
+                       .position = r.position + r.row_count - rows + 1,
+                       .hidden = rows > 0 ? ConstMatrixView(all.row_range(first, rows)) : ConstMatrixView{},
+                       .drafts = rows > 1 ? std::span(ids_).subspan(static_cast<size_t>(first + 1), static_cast<size_t>(rows - 1))
+                                          : std::span<const int32_t>{}});
   }
-  result.top_stride = top;
-  result.logprobs.resize(any ? static_cast<size_t>(n) : 0);
-  result.top.resize(static_cast<size_t>(n * top));
-  model_.head(from, logits);
-  model_.sample({.logits = logits.columns(0, vocabulary_),
-                 .rows = rows_.data(),
-                 .ids = result.tokens.data(),
-                 .logprobs = any ? result.logprobs.data() : nullptr,
-                 .top = top > 0 ? result.top.data() : nullptr,
-                 .top_stride = top});
-  for (int64_t i = 0; i < n; ++i) {
-    const sched::Draw& draw = cycle.draws[static_cast<size_t>(i)];
-    const int32_t slot = draw.slot;
-    constraints_.settle(draw, static_cast<int32_t>(i), result);
-    last_tokens_[static_cast<size_t>(slot)] = std::max(result.tokens[static_cast<size_t>(i)], 0);  // a failed draw ends its sequence
-    sampling_.drawn(slot, result.tokens[static_cast<size_t>(i)]);
+  draws_->run(blocks_, sampling_, constraints_, result);
+}
+
+// What counts, for the slots: their places, their last tokens, the last hidden row, and what is to be folded.
+void SerialExecutor::settle(const Cycle& cycle, const CycleResult& result) {
+  const model::CacheLayout& layout = model_.cache_layout();
+  for (Run& run : runs_) run.kept = run.decodes ? 0 : run.rows.row_count;
+  for (size_t i = 0; i < cycle.draws.size(); ++i) {
+    const int32_t begin = i == 0 ? 0 : result.ends[i - 1];
+    Run& run = runs_[static_cast<size_t>(cycle.draws[i].rows)];
+    if (run.decodes) run.kept = result.ends[i] - begin;
+    // A failed draw ends its sequence.
+    if (result.ends[i] > begin)
+      last_tokens_[static_cast<size_t>(cycle.draws[i].slot)] = std::max(result.tokens[static_cast<size_t>(result.ends[i]) - 1], 0);
   }
+  const MatrixView all = hidden(hidden_, std::ssize(ids_));
+  for (const Run& run : runs_) {
+    if (run.kept == 0) continue;
+    lengths_[static_cast<size_t>(run.rows.slot)] = run.rows.position + run.kept;
+    std::byte* const slot = slots().slot(run.rows.slot);
+    backend_.copy_on_device(slot + layout.hidden_offset, all.row_bytes(run.rows.row_begin + run.kept - 1), row_bytes());
+    if (run.rows.verify != 0) backend_.copy_to_device(slot + layout.fold_count_offset, &run.kept, sizeof run.kept);
+  }
+}
+
+// The rows that count, and the token behind each of them.
+void SerialExecutor::commit(const Cycle& cycle) {
+  if (!drafter_ || ids_.empty()) return;
+  const MatrixView rows = hidden(hidden_, std::ssize(ids_));
+  const MatrixView to = hidden(kept_hidden_, std::ssize(ids_));
+  const MatrixView row_features = features(features_, std::ssize(ids_));
+  const MatrixView to_features = features(kept_features_, std::ssize(ids_));
+  sequences_.clear();
+  next_ids_.clear();
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    const Run& run = runs_[i];
+    if (run.kept == 0) continue;
+    const auto begin = std::ssize(next_ids_);
+    sequences_.push_back({static_cast<int32_t>(begin), run.kept, run.rows.position, run.rows.slot, 0});
+    for (int32_t k = 1; k < run.kept; ++k) next_ids_.push_back(ids_[static_cast<size_t>(run.rows.row_begin + k)]);
+    const int32_t next = cycle.rows[i].next;
+    next_ids_.push_back(next == sched::kDrawnToken ? last_tokens_[static_cast<size_t>(run.rows.slot)] : next);
+    backend_.copy_on_device(to.row_bytes(begin), rows.row_bytes(run.rows.row_begin), run.kept * row_bytes());
+    if (row_features.rows > 0)
+      backend_.copy_on_device(to_features.row_bytes(begin), row_features.row_bytes(run.rows.row_begin),
+                              run.kept * row_features.cols * dtype_bytes(row_features.dtype));
+  }
+  if (!sequences_.empty()) tell_drafter(std::ssize(next_ids_));
+}
+
+// Choices that have just forked: the last row of the prompt, with what each of them drew behind it.
+void SerialExecutor::commit_forks(const Cycle& cycle) {
+  if (!drafter_) return;
+  const MatrixView to = hidden(kept_hidden_, std::ssize(ids_));
+  const MatrixView to_features = features(kept_features_, std::ssize(ids_));
+  const MatrixView row_features = features(features_, std::ssize(ids_));
+  sequences_.clear();
+  next_ids_.clear();
+  for (const sched::Draw& d : cycle.draws) {
+    const ops::SequenceRows& r = runs_[static_cast<size_t>(d.rows)].rows;
+    if (d.slot == r.slot) continue;
+    const auto at = std::ssize(next_ids_);
+    const int32_t row = r.row_begin + r.row_count - 1;
+    sequences_.push_back({static_cast<int32_t>(at), 1, r.position + r.row_count - 1, d.slot, 0});
+    next_ids_.push_back(last_tokens_[static_cast<size_t>(d.slot)]);
+    backend_.copy_on_device(to.row_bytes(at), hidden(hidden_, std::ssize(ids_)).row_bytes(row), row_bytes());
+    if (row_features.rows > 0)
+      backend_.copy_on_device(to_features.row_bytes(at), row_features.row_bytes(row), row_features.cols * dtype_bytes(row_features.dtype));
+  }
+  if (!sequences_.empty()) tell_drafter(std::ssize(next_ids_));
+}
+
+void SerialExecutor::tell_drafter(int64_t rows) {
+  const model::ForwardInput input = upload(sequences_, next_ids_);
+  drafter_->commit({.sequences = sequences_,
+                    .rows = input.rows,
+                    .next_ids = input.ids,
+                    .hidden = hidden(kept_hidden_, rows),
+                    .features = features(kept_features_, rows)});
 }
 
 }  // namespace baton::engine

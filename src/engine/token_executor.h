@@ -35,13 +35,15 @@ class TokenExecutor final : public CycleExecutor {
     CycleResult result;
     result.failed = ++launched_ == fail_at_;
     result.error = "asked to";
-    result.tokens.resize(cycle.draws.size());
-    device_.run(cycle, [&](int32_t index, const sched::Draw& draw, int32_t token) {
-      int32_t& drawn = result.tokens[static_cast<size_t>(index)];
-      drawn = first_allowed(token, constraints_.allowed(draw), vocabulary_);
-      constraints_.settle(draw, index, result);
-      return drawn;
+    sched::FakeDevice::Outcome drawn = device_.run(cycle, [&](int32_t index, const sched::Draw& draw, int32_t token) {
+      const uint32_t* allowed = constraints_.lead(draw.slot, draw.position, {}).front();
+      token = first_allowed(token, allowed, vocabulary_);
+      constraints_.settle(draw.slot, {}, {&token, 1}, index, result);
+      return token;
     });
+    result.tokens = std::move(drawn.tokens);
+    result.ends = std::move(drawn.ends);
+    result.drafted = std::move(drawn.drafted);
     for (const sched::Score& s :
          cycle.scores) {  // a token's log-probability is minus its number, and those of the most likely are minus their rank
       CycleResult::Score& to = result.scores.emplace_back();

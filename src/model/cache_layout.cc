@@ -36,11 +36,12 @@ int64_t latent_row_bytes(int64_t dim, DType dtype) {
 
 }  // namespace
 
-CacheLayout plan_cache(const Config& config, const CacheTypes& types) {
+CacheLayout plan_cache(const Config& config, const CacheTypes& types, const DrafterNeeds& drafter) {
   CacheLayout layout;
-  int64_t sparse = config.mtp_layers;
+  int64_t sparse = 0;
   for (const LayerKind& layer : config.layers) sparse += layer.attention == AttentionKind::kSparse ? 1 : 0;
-  const int64_t kda = config.layer_count() + config.mtp_layers - sparse;
+  const int64_t kda = config.layer_count() - sparse;
+  if (types.mtp) sparse += config.mtp_layers;
   const int64_t pool = config.index_kpool;
 
   Offsets page(layout.ranges);
@@ -72,6 +73,9 @@ CacheLayout plan_cache(const Config& config, const CacheTypes& types) {
     layout.kda.push_back(k);
   }
   layout.hidden_offset = slot.take(Kind::kState, config.hidden_size * element);
+  layout.drafter_page_offset = page.take(Kind::kPage, drafter.page_bytes);
+  layout.drafter_window_offset = slot.take(Kind::kState, drafter.window_bytes);
+  layout.drafter_slot_offset = slot.take(Kind::kCycle, drafter.slot_bytes);
   layout.fold_count_offset = slot.take(Kind::kCycle, 4);
   const int64_t before_rings = slot.total();
   for (ops::KdaSlotLayout& k : layout.kda) k.ring_offset = slot.take(Kind::kCycle, k.ring_rows * (4 * width + config.kda_heads) * element);

@@ -6,7 +6,7 @@ Result<std::unique_ptr<Glm5Next>> Glm5Next::load(const Checkpoint& checkpoint, o
   std::unique_ptr<Glm5Next> model(new Glm5Next(checkpoint.config(), backend, options));
   model->options_.cache.activation = options.numerics.activation;
   model->options_.loading.expanded_keys = options.numerics.expanded_attention;
-  model->layout_ = plan_cache(model->config_, model->options_.cache);
+  model->layout_ = plan_cache(model->config_, model->options_.cache, options.drafter);
   BATON_ASSIGN(model->weights_, load_weights(checkpoint, backend, model->options_.loading));
   Launcher planner(backend);
   model->plan(planner);
@@ -25,8 +25,9 @@ void Glm5Next::plan(Launcher& planner) const {
   input.rows.batch.row_count = static_cast<int32_t>(options_.max_rows);
   input.rows.batch.page_table_stride = static_cast<int32_t>(options_.max_pages);
   const MatrixView hidden = view(type, options_.max_rows, config_.hidden_size);
-  run_forward(planner, input, hidden);
-  if (weights_.mtp) {
+  const auto layers = static_cast<int64_t>(options_.drafter.feature_layers.size());
+  run_forward(planner, input, hidden, view(type, layers > 0 ? options_.max_rows : 0, layers * config_.hidden_size));
+  if (weights_.mtp && options_.cache.mtp) {
     ops::Selection selection;
     selection.pool_capacity = static_cast<int32_t>(config_.topk_pools());
     run_mtp(planner, input, hidden, hidden, selection, true);
@@ -42,7 +43,7 @@ void Glm5Next::plan(Launcher& planner) const {
                        {.count = static_cast<int32_t>(options_.max_sequences), .weights = kda->small, .layout = layout_.kda.front()});
 }
 
-void Glm5Next::run_forward(Launcher& launcher, const ForwardInput& input, MatrixView hidden) const {
+void Glm5Next::run_forward(Launcher& launcher, const ForwardInput& input, MatrixView hidden, MatrixView features) const {
   Arena& arena = launcher.arena();
   const ArenaScope scope(arena);
   const ops::OpTable& ops = launcher.ops();
@@ -85,6 +86,7 @@ void Glm5Next::run_forward(Launcher& launcher, const ForwardInput& input, Matrix
   if (observer != nullptr) observer->on_streams(0, streams);
   size_t kda_index = 0;
   size_t sparse_index = 0;
+  size_t feature = 0;
   for (int64_t l = 0; l < config_.layer_count(); ++l) {
     const LayerWeights& w = weights_.layers[static_cast<size_t>(l)];
     mix(w.attention_mhc, w.input_norm);
@@ -103,6 +105,12 @@ void Glm5Next::run_forward(Launcher& launcher, const ForwardInput& input, Matrix
     if (observer != nullptr) {
       expand();
       observer->on_streams(l + 1, streams);
+    }
+    const std::vector<int64_t>& wanted = options_.drafter.feature_layers;
+    if (features.rows > 0 && feature < wanted.size() && wanted[feature] == l) {
+      expand();
+      launcher.launch(ops.mhc_final,
+                      {.streams = streams, .stream_count = s, .h = features.columns(static_cast<int64_t>(feature++) * d, d)});
     }
   }
   expand();
@@ -142,13 +150,18 @@ void Glm5Next::run_mtp(Launcher& launcher, const ForwardInput& input, ConstMatri
   launcher.launch(ops.rms_norm, {.x = y, .add_to = z, .weight = w.head_norm, .eps = eps, .y = out});
 }
 
-void Glm5Next::forward(const ForwardInput& input, MatrixView hidden) {
+void Glm5Next::forward(const ForwardInput& input, MatrixView hidden, MatrixView features) {
   Launcher run = launcher();
-  run_forward(run, input, hidden);
+  run_forward(run, input, hidden, features);
+}
+
+void Glm5Next::embed(const int32_t* ids, MatrixView x) {
+  Launcher run = launcher();
+  run.launch(run.ops().embed, {.ids = ids, .table = weights_.embed, .streams = 1, .y = x});
 }
 
 void Glm5Next::mtp(const ForwardInput& input, ConstMatrixView hidden, MatrixView out, const ops::Selection& selection, bool choose) {
-  BATON_CHECK(weights_.mtp.has_value());
+  BATON_CHECK(weights_.mtp.has_value() && options_.cache.mtp);
   Launcher run = launcher();
   run_mtp(run, input, hidden, out, selection, choose);
 }

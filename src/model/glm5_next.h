@@ -17,6 +17,7 @@ namespace baton::model {
 struct ModelOptions {
   Numerics numerics;
   CacheTypes cache;
+  DrafterNeeds drafter;
   int64_t max_rows = 0;         // rows of one launch
   int64_t max_logits_rows = 0;  // rows of one head() and sample()
   int64_t max_sequences = 0;    // sequences of one launch
@@ -42,7 +43,11 @@ class Glm5Next {
   int64_t workspace_bytes() const { return workspace_.bytes(); }
 
   // hidden [rows, d] <- RMSNorm of the stream mean: what enters the head (and the MTP layer).
-  void forward(const ForwardInput& input, MatrixView hidden);
+  // features [rows, feature_layers * d] <- the means of the streams behind the layers that the drafter named, side by side; empty: left out.
+  void forward(const ForwardInput& input, MatrixView hidden, MatrixView features = {});
+
+  // x [n, d] <- rows of the embedding. `ids`: device array.
+  void embed(const int32_t* ids, MatrixView x);
 
   // logits [n, vocabulary] kF32 of hidden rows [n, d].
   void head(ConstMatrixView hidden, MatrixView logits);
@@ -70,7 +75,7 @@ class Glm5Next {
 
   void plan(Launcher& planner) const;
   Launcher launcher() { return {backend_, workspace_.data(), workspace_.bytes()}; }
-  void run_forward(Launcher& launcher, const ForwardInput& input, MatrixView hidden) const;
+  void run_forward(Launcher& launcher, const ForwardInput& input, MatrixView hidden, MatrixView features) const;
   void run_mtp(Launcher& launcher, const ForwardInput& input, ConstMatrixView hidden, MatrixView out, ops::Selection selection,
                bool choose) const;
 

@@ -47,11 +47,11 @@ struct MhcMixParams {
   MatrixView x{};  // [m, d] normed input of the sub-layer, kF32 or kBF16; u is rounded to this type before the norm
 };
 
-// h = RMSNorm(mean_i X_i): what enters the head.
+// h = RMSNorm(mean_i X_i): what enters the head; without a norm weight the mean alone, what a drafter reads.
 struct MhcFinalParams {
   ConstMatrixView streams{};  // [m, s * d]
   int64_t stream_count = 0;
-  const float* norm_weight = nullptr;  // [d]
+  const float* norm_weight = nullptr;  // [d], or null
   float norm_eps = 0;
   MatrixView h{};  // [m, d]
 };

@@ -73,12 +73,11 @@ bool Scheduler::take_for_admission(int64_t count) {
   return memory_.take_pages(pages_scratch_);
 }
 
-// Path of the longest cached run of the sequence's tokens, of at most limit_pages, in path_. Whether the tokens behind its last page are
-// the same is not known, so the margin comes off what was found.
+// Path of the longest cached run of the sequence's tokens, of at most limit_pages, in path_.
 int32_t Scheduler::match(const Sequence& s, int64_t limit_pages) {
   if (!s.request->spec.cache_prompt || limit_pages <= 0) return 0;
-  const int32_t found = memory_.tree.match(s.request->salt, s.known(), std::span(path_).first(static_cast<size_t>(limit_pages)));
-  return std::max(0, found - options_.match_margin_pages);
+  const auto tokens = s.known().subspan(static_cast<size_t>(options_.look_ahead));
+  return memory_.tree.match(tree_salt(s), tokens, std::span(path_).first(static_cast<size_t>(limit_pages)));
 }
 
 // A sequence that starts from its tokens: the first time, or after a retraction that found no room on the host.
@@ -99,7 +98,7 @@ bool Scheduler::admit_new(Sequence& s, Cycle& cycle) {
 
   s.computed = int64_t{shared} * kPageUnits;
   const int64_t own = pages_wanted(s) - shared;
-  const int64_t each = pages_wanted(s) - known / kPageUnits;  // what another choice has for itself
+  const int64_t each = pages_wanted(s) - shared_prompt_pages(r);  // what another choice has for itself
   memory_.tree.lock(node);                                    // before pages are taken at the cost of others
   if (snapshot != cache::kNoSnapshot) memory_.snapshots.lock(snapshot);
   if (!take_for_admission(own + others * each)) {
@@ -144,7 +143,7 @@ bool Scheduler::admit_new(Sequence& s, Cycle& cycle) {
 
 // A sequence that comes back from the host. Pages that the tree still has are shared, the others are copied back.
 bool Scheduler::admit_retracted(Sequence& s, Cycle& cycle) {
-  s.computed = s.host.computed;
+  s.computed = s.host.computed >= 0 ? s.host.computed : std::ssize(s.tokens) - 1;
   const int32_t shared = match(s, s.computed / kPageUnits);
   const cache::Node node = shared > 0 ? path_[static_cast<size_t>(shared) - 1] : cache::kRoot;
   memory_.tree.lock(node);
@@ -175,7 +174,13 @@ void Scheduler::start(Sequence& s, Cycle& cycle) {
   BATON_CHECK(taken);
   s.drawn = static_cast<int64_t>(s.tokens.size()) - s.request->prompt_tokens();
   Bind bind{
-      s.slot, s.choice, s.request->id, static_cast<int32_t>(cycle.history.size()), 0, static_cast<int32_t>(s.request->prompt_tokens())};
+      s.slot,
+      s.choice,
+      s.request->id,
+      static_cast<int32_t>(cycle.history.size()),
+      0,
+      static_cast<int32_t>(s.request->prompt_tokens()),
+      static_cast<int32_t>(rows_limit(s))};
   if (s.request->spec.sampling.penalises()) {
     cycle.history.insert(cycle.history.end(), s.tokens.begin(), s.tokens.end());
     bind.history_count = static_cast<int32_t>(s.tokens.size());

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "ops/head.h"
 #include "sched/scheduler.h"
+#include "speculate/block.h"
 
 namespace baton::sched {
 
@@ -23,19 +24,16 @@ FinishReason reason_of(int32_t drawn) {
 
 }  // namespace
 
-void Scheduler::complete(std::span<const int32_t> drawn) {
+void Scheduler::complete(const Drawn& drawn) {
   BATON_CHECK(in_flight() > 0);
   const int64_t number = memory_.completed() + 1;
   if (number <= failed_through_) return fail();  // it went on with what the failed one left behind
   const Planned& p = planned(number);
-  BATON_CHECK_MSG(drawn.size() == p.draws.size(), "{} draws were planned, {} tokens came back", p.draws.size(), drawn.size());
-  for (const Planned::End& end : p.ends) cache_pages(*end.sequence, end.computed);
-  for (const Planned::Shot& shot : p.shots) {
-    const Sequence& s = *shot.sequence;
-    if (s.tree_pages >= shot.pages)
-      memory_.snapshots.attach(s.pages[static_cast<size_t>(shot.pages) - 1], shot.snapshot);
-    else
-      memory_.snapshots.release(shot.snapshot);  // retracted meanwhile
+  const size_t results = drawn.ends.empty() ? drawn.tokens.size() : drawn.ends.size();
+  BATON_CHECK_MSG(results == p.draws.size(), "{} draws were planned, {} came back", p.draws.size(), results);
+  for (const Planned::End& end : p.ends) {
+    end.sequence->completed_rows = end.computed;
+    cache_pages(*end.sequence, end.computed);
   }
   for (Sequence* s : p.forks) activate(*s);
   memory_.complete(number);
@@ -45,7 +43,14 @@ void Scheduler::complete(std::span<const int32_t> drawn) {
                          .choice = s.choice,
                          .score = static_cast<int32_t>(i),
                          .usage = {s.request->prompt_tokens(), s.cached_tokens, 0, s.waited}});
-  for (size_t i = 0; i < drawn.size(); ++i) deliver(*p.draws[i], drawn[i], static_cast<int32_t>(i));
+  for (size_t i = 0; i < results; ++i) deliver(p.draws[i], drawn, i);
+  for (const Planned::Shot& shot : p.shots) {
+    const Sequence& s = *shot.sequence;
+    if (s.tree_pages >= shot.pages)
+      memory_.snapshots.attach(s.pages[static_cast<size_t>(shot.pages) - 1], shot.snapshot);
+    else
+      memory_.snapshots.release(shot.snapshot);  // retracted meanwhile
+  }
   sweep();
   update_gauges();
 }
@@ -69,16 +74,19 @@ void Scheduler::fail() {
   update_gauges();
 }
 
-// Pages that are full of computed rows, whose tokens are known, become the tree's. Later cycles write behind them.
+// Pages that are full of computed rows, whose tokens are known (and the one behind, if it matters), become the tree's. Later cycles write
+// behind them.
 void Scheduler::cache_pages(Sequence& s, int64_t computed) {
   const RequestSpec& spec = s.request->spec;
   if (s.slot < 0 || (!spec.cache_prompt && spec.choices == 1)) return;
-  int64_t end = std::min(computed, static_cast<int64_t>(s.tokens.size()));
-  if (!options_.cache_generated || !spec.cache_prompt) end = std::min(end, s.request->prompt_tokens());
+  const int64_t ahead = options_.look_ahead;
+  int64_t end = std::min(computed, static_cast<int64_t>(s.tokens.size()) - ahead);
+  if (!options_.cache_generated || !spec.cache_prompt) end = std::min(end, s.request->prompt_tokens() - ahead);
+  const uint64_t salt = tree_salt(s);
   for (auto i = static_cast<size_t>(s.tree_pages); (static_cast<int64_t>(i) + 1) * kPageUnits <= end; ++i) {
-    const std::span<const int32_t, kPageUnits> units(s.tokens.data() + i * kPageUnits, static_cast<size_t>(kPageUnits));
+    const std::span<const int32_t, kPageUnits> units(s.tokens.data() + i * kPageUnits + ahead, static_cast<size_t>(kPageUnits));
     const int32_t page = s.pages[i];
-    const cache::Node node = memory_.tree.extend(s.node, s.request->salt, units, page);
+    const cache::Node node = memory_.tree.extend(s.node, salt, units, page);
     memory_.tree.lock(node);
     memory_.tree.unlock(s.node);
     s.node = node;
@@ -94,32 +102,58 @@ void Scheduler::cache_pages(Sequence& s, int64_t computed) {
 void Scheduler::activate(Sequence& fork) {
   if (fork.state != State::kAwaitFork) return;
   const Sequence& leader = *fork.request->choices.front();
-  const auto full = static_cast<int32_t>(fork.request->prompt_tokens() / kPageUnits);
+  const auto full = static_cast<int32_t>(shared_prompt_pages(*fork.request));
   BATON_CHECK(leader.tree_pages == full);
   fork.pages.insert(fork.pages.begin(), leader.pages.begin(), leader.pages.begin() + full);
   fork.tree_pages = full;
   fork.node = leader.node;
   memory_.tree.lock(fork.node);
-  fork.computed = fork.request->prompt_tokens();
+  fork.computed = fork.completed_rows = fork.request->prompt_tokens();
   fork.snapshot_pages = leader.snapshot_pages;
   fork.state = State::kDecode;
   edit_table(fork, 0, pending_edits_);
 }
 
-void Scheduler::deliver(Sequence& s, int32_t token, int32_t draw) {
+// A block: as many rows count as it has tokens. The text may end before it does; then nothing of what is behind exists.
+void Scheduler::deliver(const Planned::Source& from, const Drawn& drawn, size_t draw) {
+  Sequence& s = *from.sequence;
+  const auto begin = drawn.ends.empty() ? static_cast<int32_t>(draw) : draw == 0 ? 0 : drawn.ends[draw - 1];
+  const int32_t end = drawn.ends.empty() ? begin + 1 : drawn.ends[draw];
+  if (!from.decodes) {
+    BATON_CHECK(end == begin + 1);
+    return deliver(s, drawn.tokens[static_cast<size_t>(begin)], begin);
+  }
+  const int32_t count = end - begin;
+  BATON_CHECK(count <= 1 + from.drafts && (count > 0 || s.state == State::kDraining));
+  s.completed_rows += count;
+  s.drafts -= from.drafts;
+  if (s.state == State::kDecode) {
+    s.computed += count - 1;
+    s.drawn += count - 1;
+  }
+  if (options_.drafts > 0 && s.state != State::kDraining) {
+    const int32_t drafted = drawn.drafted.empty() ? 0 : drawn.drafted[draw];
+    metrics_.speculation.add(drafted, count - 1);
+    s.draft_length.observe(drafted, count - 1);
+  }
+  for (int32_t i = begin; i < end; ++i) deliver(s, drawn.tokens[static_cast<size_t>(i)], i);
+  cache_pages(s, s.completed_rows);
+}
+
+void Scheduler::deliver(Sequence& s, int32_t token, int32_t index) {
   if (s.state == State::kDraining) return;  // it ended before this token
-  if (token < 0) return finish(s, reason_of(token), -1, draw);
+  if (token < 0) return finish(s, reason_of(token), -1, index);
   s.tokens.push_back(token);
   ++metrics_.generated_tokens;
   const RequestSpec& spec = s.request->spec;
   const int64_t generated = static_cast<int64_t>(s.tokens.size()) - s.request->prompt_tokens();
-  if (generated > spec.min_tokens && std::find(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) != spec.stop_tokens.end())
-    return finish(s, FinishReason::kStop, token, draw);
-  if (generated >= s.max_drawn) return finish(s, FinishReason::kLength, token, draw);
+  const speculate::End end = speculate::end_with(token, generated, {spec.min_tokens, s.max_drawn, spec.stop_tokens});
+  if (end == speculate::End::kStop) return finish(s, FinishReason::kStop, token, index);
+  if (end == speculate::End::kLength) return finish(s, FinishReason::kLength, token, index);
   events_.push_back({.request = s.request->id,
                      .choice = s.choice,
                      .token = token,
-                     .draw = draw,
+                     .draw = index,
                      .usage = {s.request->prompt_tokens(), s.cached_tokens, generated, s.waited}});
 }
 

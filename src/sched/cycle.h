@@ -3,9 +3,14 @@
 // Cycles run one after the other in the order of their numbers, each: binds, table edits, moves before, rows, scores, draws, moves after.
 // While a cycle runs the next one may be planned and launched; nothing in it depends on what the host has not seen: a row may take the
 // token that its slot drew last, wherever that token is by then.
+//
+// A cycle may draft: behind the token that a slot drew last it runs rows of tokens that a drafter guesses, and draws from each of these rows.
+// How many count is known to the device alone until the cycle is done (speculate/acceptance.h), so what a later cycle says of the slot's
+// place is the least that it can be.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sched/request.h"
@@ -42,7 +47,7 @@ struct TableEdit {
 };
 
 // From now on the slot draws for this choice. `history`: tokens before the next draw, of which the first `prompt` are the prompt;
-// given only where sampling penalises.
+// given only where sampling penalises. Rows end before `rows_limit`.
 struct Bind {
   int32_t slot;
   int32_t choice;
@@ -50,6 +55,7 @@ struct Bind {
   int32_t history_begin;  // into Cycle::history
   int32_t history_count;
   int32_t prompt;
+  int32_t rows_limit;
 };
 
 // Consecutive rows of one sequence.
@@ -57,15 +63,15 @@ struct Rows {
   int32_t slot;
   int32_t position;
   int32_t count;
-  int32_t ids_begin;  // into Cycle::ids; kDrawnToken: one row, of the token that the slot drew last
+  int32_t ids_begin;  // into Cycle::ids; kDrawnToken: a row of the token that the slot drew last, and up to count - 1 drafted ones behind it
+  int32_t next = 0;   // the token behind the last row; kDrawnToken: what is drawn from it
 };
 inline constexpr int32_t kDrawnToken = -1;
 
 struct Draw {
-  int32_t rows;      // index into Cycle::rows: the draw is from its last row
+  int32_t rows;      // index into Cycle::rows: the draw is from its last row; where there are drafts, from each, as far as they are right
   int32_t slot;      // whose sampling applies, and whose last token the drawn one becomes
-  int32_t position;  // of the token
-  bool may_stop;     // false: fewer than min_tokens so far, stop tokens are banned
+  int32_t position;  // of the token; where rows are of drawn tokens, at least
 };
 
 // Rows of a prompt for which it is asked how likely the token behind each was: `count` of them from row `first` of `rows` on.
@@ -80,6 +86,13 @@ struct Score {
 // What a draw may give instead of a token, beside the negative values of ops/head.h.
 inline constexpr int32_t kConstraintFailed = -3;  // what holds the choice to a form has failed, and nothing may be drawn without it
 inline constexpr int32_t kConstraintOver = -4;    // the form is complete, and the choice ends
+
+// What came of a cycle's draws.
+struct Drawn {
+  std::span<const int32_t> tokens;   // draw by draw: tokens, and behind them perhaps a negative value, of ops/head.h or one of these
+  std::span<const int32_t> ends;     // by draw: behind the last of its tokens; empty: each has one
+  std::span<const int32_t> drafted;  // by draw: how many drafts were verified; empty: none
+};
 
 struct Cycle {
   int64_t number = 0;

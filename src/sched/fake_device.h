@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <random>
 #include <vector>
 
 #include "cache/prefix_tree.h"
@@ -30,11 +31,24 @@ class FakeDevice {
         pages_(static_cast<size_t>(sizes.pages)), host_pages_(static_cast<size_t>(sizes.host_pages)),
         snapshots_(static_cast<size_t>(sizes.snapshots)) {}
 
-  // What becomes of draw `index`, given the token that the device would have drawn; for what holds draws to a form.
+  // What pages hold depends on the token behind, too: checks that nobody reads what belongs to another one.
+  void look_ahead() { look_ahead_ = true; }
+  // Drafts are right as often as a random number says; without, none are.
+  void draft(uint64_t seed) { random_.seed(seed); }
+
+  struct Outcome {
+    std::vector<int32_t> tokens, ends, drafted;
+    operator Drawn() const { return {tokens, ends, drafted}; }
+  };
+
+  // What becomes of token `index` of the outcome, given the one that the device would have drawn; for what holds draws to a form.
   using Choose = std::function<int32_t(int32_t index, const Draw& draw, int32_t token)>;
 
-  std::vector<int32_t> run(const Cycle& c, const Choose& choose = {}) {
-    for (const Bind& b : c.binds) at(slots_, b.slot).choice = b.choice;
+  Outcome run(const Cycle& c, const Choose& choose = {}) {
+    for (const Bind& b : c.binds) {
+      at(slots_, b.slot).choice = b.choice;
+      at(slots_, b.slot).rows_limit = static_cast<size_t>(b.rows_limit);
+    }
     for (const TableEdit& e : c.table_edits) {
       auto& table = at(slots_, e.slot).table;
       if (table.size() <= static_cast<size_t>(e.index)) table.resize(static_cast<size_t>(e.index) + 1, -1);
@@ -43,23 +57,22 @@ class FakeDevice {
     for (const Move& m : c.before) move(m);
     for (const Rows& r : c.rows) row(r, c);
     for (const Score& s : c.scores) score(s, c);
-    std::vector<int32_t> drawn;
-    for (const Draw& d : c.draws) {
-      const Slot& from = at(slots_, c.rows[static_cast<size_t>(d.rows)].slot);
-      EXPECT_EQ(static_cast<size_t>(d.position), from.state.size());
-      const int32_t token = next_token(from.state, at(slots_, d.slot).choice, vocabulary_);
-      drawn.push_back(choose ? choose(static_cast<int32_t>(drawn.size()), d, token) : token);
-      at(slots_, d.slot).last = std::max(drawn.back(), 0);
-    }
+    Outcome out;
+    for (const Draw& d : c.draws) draw(d, c.rows[static_cast<size_t>(d.rows)], out, choose);
     for (const Move& m : c.after) move(m);
-    return drawn;
+    // A fork has its pages now.
+    for (const Draw& d : c.draws)
+      if (look_ahead_ && d.slot != c.rows[static_cast<size_t>(d.rows)].slot) settle(at(slots_, d.slot), at(slots_, d.slot).last);
+    return out;
   }
 
   // What a failed cycle may leave behind: nothing that is there is what anybody was given.
   void spoil() {
     for (Slot& s : slots_) spoil(s.state);
-    for (auto* all : {&host_slots_, &pages_, &host_pages_, &snapshots_})
+    for (auto* all : {&host_slots_, &snapshots_})
       for (auto& tokens : *all) spoil(tokens);
+    for (auto* all : {&pages_, &host_pages_})
+      for (auto& page : *all) spoil(page);
   }
 
  private:
@@ -68,10 +81,17 @@ class FakeDevice {
     std::vector<int32_t> table;
     int32_t last = -1;
     int32_t choice = 0;
+    size_t rows_limit = 0;
+    bool ran = false;  // in this cycle
   };
-  using Page = std::vector<int32_t>;
+  struct Row {
+    int32_t token;
+    int32_t next;  // the token behind
+  };
+  using Page = std::vector<Row>;
 
   static void spoil(std::vector<int32_t>& tokens) { std::fill(tokens.begin(), tokens.end(), -7); }
+  static void spoil(Page& page) { std::fill(page.begin(), page.end(), Row{-7, -7}); }
 
   template <class T>
   static T& at(std::vector<T>& all, int32_t id) {
@@ -94,21 +114,78 @@ class FakeDevice {
 
   void row(const Rows& r, const Cycle& c) {
     Slot& s = at(slots_, r.slot);
-    ASSERT_EQ(s.state.size(), static_cast<size_t>(r.position)) << "slot " << r.slot << " in cycle " << c.number;
-    for (int32_t i = 0; i < r.count; ++i) {
-      const int32_t token = r.ids_begin == kDrawnToken ? s.last : c.ids.at(static_cast<size_t>(r.ids_begin + i));
-      const size_t position = s.state.size();
-      Page& page = at(pages_, s.table.at(position / cache::kPageUnits));
-      page.resize(position % cache::kPageUnits);
-      page.push_back(token);
-      s.state.push_back(token);
+    if (r.ids_begin == kDrawnToken) {
+      ASSERT_GE(s.state.size(), static_cast<size_t>(r.position)) << "slot " << r.slot << " in cycle " << c.number;
+      s.ran = s.state.size() < s.rows_limit;
+      if (!s.ran) return;
+      write(s, s.last);
+    } else {
+      ASSERT_EQ(s.state.size(), static_cast<size_t>(r.position)) << "slot " << r.slot << " in cycle " << c.number;
+      for (int32_t i = 0; i < r.count; ++i) {
+        const int32_t token = c.ids.at(static_cast<size_t>(r.ids_begin + i));
+        if (i > 0) settle(s, token);
+        write(s, token);
+      }
+      if (r.next != kDrawnToken) settle(s, r.next);
     }
     // The whole path is read.
     for (size_t p = 0; p < s.state.size(); ++p) {
       const Page& page = at(pages_, s.table.at(p / cache::kPageUnits));
       ASSERT_GT(page.size(), p % cache::kPageUnits);
-      ASSERT_EQ(page[p % cache::kPageUnits], s.state[p]) << "slot " << r.slot << ", position " << p << ", cycle " << c.number;
+      const Row& row = page[p % cache::kPageUnits];
+      ASSERT_EQ(row.token, s.state[p]) << "slot " << r.slot << ", position " << p << ", cycle " << c.number;
+      if (look_ahead_ && p + 1 < s.state.size()) {
+        ASSERT_EQ(row.next, s.state[p + 1]) << "slot " << r.slot << ", position " << p << ", cycle " << c.number;
+      }
     }
+  }
+
+  // A row behind the state.
+  void write(Slot& s, int32_t token) {
+    const size_t position = s.state.size();
+    Page& page = at(pages_, s.table.at(position / cache::kPageUnits));
+    page.resize(position % cache::kPageUnits);
+    page.push_back({token, -1});
+    s.state.push_back(token);
+  }
+  // The token behind the last row is known.
+  void settle(Slot& s, int32_t next) {
+    const size_t p = s.state.size() - 1;
+    at(pages_, s.table.at(p / cache::kPageUnits)).at(p % cache::kPageUnits).next = next;
+  }
+
+  // One token, or a block of them: as many as drafts are right.
+  void draw(const Draw& d, const Rows& r, Outcome& out, const Choose& choose) {
+    Slot& from = at(slots_, r.slot);
+    Slot& to = at(slots_, d.slot);
+    const bool decodes = r.ids_begin == kDrawnToken;
+    int32_t drafts = 0, right = 0;
+    if (decodes && from.ran && r.count > 1) {
+      const auto room = static_cast<int32_t>(std::min<size_t>(from.rows_limit - from.state.size(), static_cast<size_t>(r.count) - 1));
+      drafts = static_cast<int32_t>(random_() % 4 == 0 ? random_() % static_cast<uint64_t>(room + 1) : static_cast<uint64_t>(room));
+      right = static_cast<int32_t>(random_() % static_cast<uint64_t>(drafts + 1));
+    }
+    for (int32_t i = 0; (!decodes || from.ran) && i <= right; ++i) {
+      Draw here = d;
+      if (decodes) {
+        EXPECT_GE(from.state.size(), static_cast<size_t>(d.position));
+        here.position = static_cast<int32_t>(from.state.size());
+      } else {
+        EXPECT_EQ(from.state.size(), static_cast<size_t>(d.position));
+      }
+      const int32_t token = next_token(from.state, to.choice, vocabulary_);
+      out.tokens.push_back(choose ? choose(static_cast<int32_t>(out.tokens.size()), here, token) : token);
+      to.last = std::max(out.tokens.back(), 0);
+      if (d.slot == r.slot) settle(from, to.last);
+      if (out.tokens.back() < 0) break;
+      if (i < right) write(from, to.last);
+    }
+    // Rejected rows leave their bytes behind.
+    const size_t kept = from.state.size();
+    for (int32_t i = right; i < drafts && from.state.size() < from.rows_limit; ++i) write(from, -9);
+    from.state.resize(kept);
+    out.ends.push_back(static_cast<int32_t>(out.tokens.size()));
+    out.drafted.push_back(drafts);
   }
 
   // What a score asks for are the tokens behind its rows; nothing is known of the one behind the last.
@@ -126,6 +203,8 @@ class FakeDevice {
   std::vector<std::vector<int32_t>> host_slots_;
   std::vector<Page> pages_;
   std::vector<Page> host_pages_;
+  std::mt19937_64 random_;
+  bool look_ahead_ = false;
   std::vector<std::vector<int32_t>> snapshots_;
 };
 

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "speculate/metrics.h"
+
 namespace baton::sched {
 
 struct Metrics {
@@ -37,6 +39,7 @@ struct Metrics {
   int64_t prefill_tokens = 0;        // rows of prompts and of resumed sequences
   int64_t decode_tokens = 0;         // rows of decoding
   int64_t generated_tokens = 0;      // delivered
+  speculate::Metrics speculation;    // of completed cycles, if drafts are on
 
   // Events.
   int64_t cycles = 0;

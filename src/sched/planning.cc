@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "sched/scheduler.h"
+#include "speculate/block.h"
 
 namespace baton::sched {
 
@@ -38,10 +39,10 @@ void Scheduler::grow(Cycle& cycle) {
   }
 }
 
-// Pages for the row of this cycle and for those that may be launched before its result is seen.
+// Pages for the rows of this cycle and for those that may be launched before its result is seen, as if all drafts were right.
 void Scheduler::grow(Sequence& s, Cycle& cycle) {
   const auto held = static_cast<int64_t>(s.pages.size());
-  if (held * kPageUnits >= std::min(rows_limit(s), s.computed + kCyclesInFlight)) return;
+  if (held * kPageUnits >= std::min(rows_limit(s), s.computed + s.drafts + kCyclesInFlight * int64_t{1 + options_.drafts})) return;
   while (s.state == State::kDecode) {
     for (const int64_t count : {pages_wanted(s) - held, int64_t{1}}) {
       if (count < 1) continue;
@@ -50,7 +51,7 @@ void Scheduler::grow(Sequence& s, Cycle& cycle) {
       s.pages.insert(s.pages.end(), pages_scratch_.begin(), pages_scratch_.end());
       return edit_table(s, static_cast<int32_t>(held), cycle.table_edits);
     }
-    if (held * kPageUnits > s.computed) return;  // not yet in need
+    if (held * kPageUnits > s.computed) return;  // not yet in need, or not known to be before drafts in flight have been judged
     // What is on its way back will do; otherwise the last in order gives way, which may be this one.
     if (memory_.retiring_pages() > 0 || memory_.retiring_leases() > 0 || !draining_.empty()) return;
     // Choices behind it that await their fork cannot give way yet, and are no reason to go before them: their prompt goes on.
@@ -74,12 +75,13 @@ Sequence* Scheduler::last_retractable() {
 }
 
 void Scheduler::retract(Sequence& s, Cycle& cycle) {
-  const auto used = static_cast<size_t>((s.computed + kPageUnits - 1) / kPageUnits);
+  const int64_t rows = std::min(s.computed + s.drafts, std::ssize(s.pages) * kPageUnits);  // at most
+  const auto used = static_cast<size_t>((rows + kPageUnits - 1) / kPageUnits);
   s.host.pages.resize(used);
   if (memory_.host_slots.free_count() > 0 && memory_.host_pages.take(s.host.pages)) {
     const bool taken = memory_.host_slots.take({&s.host.slot, 1});
     BATON_CHECK(taken);
-    s.host.computed = s.computed;
+    s.host.computed = s.state == State::kDecode ? -1 : s.computed;
     cycle.before.push_back({MoveKind::kSlotToHost, s.slot, s.host.slot});
     for (size_t i = 0; i < used; ++i) cycle.before.push_back({MoveKind::kPageToHost, s.pages[i], s.host.pages[i]});
     touch(s);
@@ -101,24 +103,31 @@ void Scheduler::retract(Sequence& s, Cycle& cycle) {
 void Scheduler::plan_decode(Cycle& cycle) {
   for (Sequence* s : running_) {
     if (s->state != State::kDecode || s->drawn >= s->max_drawn) continue;
-    if (static_cast<int64_t>(s->pages.size()) * kPageUnits <= s->computed) {
+    const int64_t rows_at_hand = std::ssize(s->pages) * kPageUnits - (s->computed + s->drafts);
+    if (rows_at_hand <= 0) {
       ++metrics_.stalled_rows;
       continue;
     }
     BATON_CHECK(s->tree_pages * kPageUnits <= s->computed);
-    cycle.rows.push_back({s->slot, static_cast<int32_t>(s->computed), 1, kDrawnToken});
+    const auto drafts = static_cast<int32_t>(std::min<int64_t>(drafts_for(*s), rows_at_hand - 1));
+    cycle.rows.push_back({s->slot, static_cast<int32_t>(s->computed), 1 + drafts, kDrawnToken, kDrawnToken});
     ++s->computed;
-    plan_draw(*s, static_cast<int32_t>(cycle.rows.size()) - 1, cycle);
-    planned(planned_).ends.push_back({s, s->computed});
+    s->drafts += drafts;
+    plan_draw(*s, static_cast<int32_t>(cycle.rows.size()) - 1, true, drafts, cycle);
     touch(*s);
-    move_snapshot(*s, cycle);
-    ++metrics_.decode_tokens;
+    if (options_.drafts == 0) move_snapshot(*s, cycle);
+    metrics_.decode_tokens += 1 + drafts;
   }
 }
 
-void Scheduler::plan_draw(Sequence& s, int32_t rows, Cycle& cycle) {
-  cycle.draws.push_back({rows, s.slot, static_cast<int32_t>(s.request->prompt_tokens() + s.drawn), s.drawn >= s.request->spec.min_tokens});
-  planned(planned_).draws.push_back(&s);
+int32_t Scheduler::drafts_for(const Sequence& s) const {
+  const int32_t wanted = options_.adaptive_drafts ? s.draft_length.best(cycle_costs_, options_.drafts) : options_.drafts;
+  return speculate::drafts_that_fit(wanted, s.computed, rows_limit(s));
+}
+
+void Scheduler::plan_draw(Sequence& s, int32_t rows, bool decodes, int32_t drafts, Cycle& cycle) {
+  cycle.draws.push_back({rows, s.slot, static_cast<int32_t>(s.request->prompt_tokens() + s.drawn)});
+  planned(planned_).draws.push_back({&s, decodes, drafts});
   ++s.drawn;
 }
 
@@ -169,7 +178,8 @@ void Scheduler::plan_chunk(Sequence& s, int64_t rows, Cycle& cycle) {
   const int64_t end = s.computed + rows;
   BATON_CHECK(s.tree_pages * kPageUnits <= s.computed);  // a page in the tree is never written
   const Rows chunk{s.slot, static_cast<int32_t>(s.computed), static_cast<int32_t>(end - s.computed),
-                   static_cast<int32_t>(cycle.ids.size())};
+                   static_cast<int32_t>(cycle.ids.size()),
+                   end < std::ssize(s.tokens) ? s.tokens[static_cast<size_t>(end)] : kDrawnToken};
   cycle.ids.insert(cycle.ids.end(), s.tokens.begin() + s.computed, s.tokens.begin() + end);
   cycle.rows.push_back(chunk);
   plan_score(s, chunk, cycle);
@@ -180,7 +190,7 @@ void Scheduler::plan_chunk(Sequence& s, int64_t rows, Cycle& cycle) {
   take_snapshot(s, cycle);
   if (end < static_cast<int64_t>(s.tokens.size())) return;
   const auto index = static_cast<int32_t>(cycle.rows.size()) - 1;
-  plan_draw(s, index, cycle);
+  plan_draw(s, index, false, 0, cycle);
   s.state = State::kDecode;
   fork(s, index, cycle);
 }
@@ -243,15 +253,20 @@ bool Scheduler::shoot(Sequence& s, int32_t pages, Cycle& cycle) {
 }
 
 // The prompt of a request with several choices is computed: each of the others gets a copy of the state and of the open page, and draws
-// its first token from the same row.
+// its first token from the same row. A full page is open, too, as long as what it holds depends on that token.
 void Scheduler::fork(Sequence& leader, int32_t rows, Cycle& cycle) {
   for (const auto& choice : leader.request->choices) {
     Sequence* s = choice.get();
     if (s == nullptr || s->state != State::kAwaitFork) continue;
     cycle.after.push_back({MoveKind::kForkSlot, leader.slot, s->slot});
-    if (leader.computed % kPageUnits != 0)
-      cycle.after.push_back({MoveKind::kCopyPage, leader.pages[static_cast<size_t>(leader.computed / kPageUnits)], s->pages.front()});
-    plan_draw(*s, rows, cycle);
+    const auto full = static_cast<int32_t>(shared_prompt_pages(*leader.request));
+    if (full * kPageUnits < leader.computed)
+      cycle.after.push_back({MoveKind::kCopyPage, leader.pages[static_cast<size_t>(full)], s->pages.front()});
+    if (options_.look_ahead > 0) {  // the last row of the prompt is completed for each of them, in this cycle
+      for (int32_t i = 0; i < full; ++i) cycle.table_edits.push_back({s->slot, i, leader.pages[static_cast<size_t>(i)]});
+      for (size_t i = 0; i < s->pages.size(); ++i) cycle.table_edits.push_back({s->slot, full + static_cast<int32_t>(i), s->pages[i]});
+    }
+    plan_draw(*s, rows, false, 0, cycle);
     planned(planned_).forks.push_back(s);
     touch(*s);
     ++metrics_.forks;

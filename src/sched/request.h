@@ -71,7 +71,7 @@ struct Event {
   RequestId request = 0;
   int32_t choice = 0;
   int32_t token = -1;  // -1: none
-  int32_t draw = -1;   // index into the cycle's draws, of which the token or the end came; -1: of none
+  int32_t draw = -1;   // index into what the cycle drew (Drawn::tokens), of the token or the end; -1: of none
   int32_t score =
       -1;  // index into the cycle's scores: the log-probabilities of some prompt tokens are there, and nothing else has happened
   FinishReason reason = FinishReason::kNone;

@@ -76,6 +76,8 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(const SchedulerOptions& o) 
         fmt::format("{} pages of {} tokens do not hold one sequence of {}", o.memory.pages, cache::kPageUnits, o.context_tokens));
   if (o.prefill_tokens < 1 || o.growth_tokens < 1 || o.snapshot_tokens < 1 || o.max_waiting < 1 || o.vocabulary < 1)
     return invalid("prefill_tokens, growth_tokens, snapshot_tokens, max_waiting and vocabulary must be positive");
+  if (o.drafts < 0 || o.drafts > speculate::kMostDrafts || o.look_ahead < 0 || o.look_ahead > 1)
+    return invalid(fmt::format("drafts is {} and look_ahead {}; they may be up to {} and 1", o.drafts, o.look_ahead, speculate::kMostDrafts));
   return std::unique_ptr<Scheduler>(new Scheduler(o));
 }
 
@@ -90,7 +92,7 @@ Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), memor
   path_.resize(context_pages);
   pages_scratch_.reserve(context_pages * 2);
   pending_edits_.reserve(slots + context_pages);
-  events_.reserve(slots * 4);
+  events_.reserve(slots * (4 + static_cast<size_t>(options.drafts)));
   for (Planned& p : planned_cycles_) {
     p.ends.reserve(slots);
     p.shots.reserve(slots);
@@ -158,8 +160,8 @@ Status Scheduler::submit(RequestId id, RequestSpec spec, Time now) {
   if (r.spec.deadline != kNever) deadlines_.emplace(r.spec.deadline, id);
   // Together the choices need the prompt's pages once, and their own. Where even an empty pool lacks these, each goes by itself.
   const Sequence& first = *r.choices.front();
-  const int64_t own = pages_wanted(first) - r.prompt_tokens() / cache::kPageUnits;
-  r.together = r.prompt_tokens() / cache::kPageUnits + r.spec.choices * own <= options_.memory.pages;
+  const int64_t own = pages_wanted(first) - shared_prompt_pages(r);
+  r.together = shared_prompt_pages(r) + r.spec.choices * own <= options_.memory.pages;
   for (const auto& choice : r.choices) {
     if (r.together && choice->choice > 0) break;
     waiting_.insert(choice.get());
@@ -192,6 +194,13 @@ void Scheduler::stop(RequestId id, int32_t choice) {
 const RequestSpec* Scheduler::find(RequestId id) const {
   const auto found = requests_.find(id);
   return found == requests_.end() ? nullptr : &found->second->spec;
+}
+
+uint64_t Scheduler::tree_salt(const Sequence& s) const {
+  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15U;
+  const uint64_t salt = s.request->salt;
+  if (options_.look_ahead == 0) return salt;
+  return (salt & kPrivate) | ((salt + kOdd * static_cast<uint64_t>(s.known().front())) & ~kPrivate);
 }
 
 int64_t Scheduler::pages_wanted(const Sequence& s) const {
@@ -237,9 +246,11 @@ void Scheduler::check_invariants() const {
     held += static_cast<int64_t>(s.pages.size()) - s.tree_pages;
     slots += s.slot >= 0 ? 1 : 0;
     host_slots += s.host.exists() ? 1 : 0;
+    // Cycles that are launched behind the last token bring a sequence that has ended nothing.
     BATON_CHECK(static_cast<int64_t>(s.pages.size()) * cache::kPageUnits >= s.computed || s.state == State::kWaiting ||
-                s.state == State::kAwaitFork);
-    BATON_CHECK(s.drawn <= s.max_drawn);
+                s.state == State::kAwaitFork || s.state == State::kDraining);
+    BATON_CHECK(s.drawn <= s.max_drawn || s.state == State::kDraining);
+    BATON_CHECK(s.drafts >= 0 && (s.drafts == 0 || in_flight() > 0));
     for (int32_t i = 0; i < s.tree_pages; ++i) BATON_CHECK(memory_.pages.owner(s.pages[static_cast<size_t>(i)]) == cache::Owner::kCached);
     for (auto i = static_cast<size_t>(s.tree_pages); i < s.pages.size(); ++i)
       BATON_CHECK(memory_.pages.owner(s.pages[i]) == cache::Owner::kHeld);

@@ -41,7 +41,9 @@ struct SchedulerOptions {
   int64_t snapshot_tokens = 256;   // a snapshot is worth its memory if it is so far behind the one before it
   int32_t max_waiting = 1024;      // sequences in the queue that have not run yet
   bool cache_generated = true;     // pages of generated tokens may be reused, too
-  int32_t match_margin_pages = 0;  // 1 with an MTP layer: the last MTP row of a page depends on the token after it
+  int32_t drafts = 0;              // of a sequence in a cycle, at most; at most speculate::kMostDrafts
+  bool adaptive_drafts = false;    // fewer where that gives more tokens per time
+  int32_t look_ahead = 0;          // 1: what a page holds depends on the token behind it, too (MTP), and is shared only where that is the same
 };
 
 class Scheduler {
@@ -61,9 +63,11 @@ class Scheduler {
   // Plans the next cycle; false if there is nothing to do. At most kCyclesInFlight cycles may be planned and not completed.
   bool plan(Time now, Cycle& cycle);
 
-  // The oldest planned cycle is done: drawn[i] is the result of its draw i, a token or a negative value of ops/head.h
-  // or cycle.h.
-  void complete(std::span<const int32_t> drawn);
+  // The oldest planned cycle is done.
+  void complete(const Drawn& drawn);
+  void complete(std::span<const int32_t> tokens) { complete(Drawn{tokens, {}, {}}); }  // a token from each draw
+  // What cycles take, for adaptive_drafts.
+  void set_cycle_costs(const speculate::CycleCosts& costs) { cycle_costs_ = costs; }
   // It failed: every sequence that has run ends with kFailed, and the caches are emptied. Cycles that are planned already still end in
   // complete() or fail(); what comes of them is ignored.
   void fail();
@@ -90,9 +94,14 @@ class Scheduler {
 
   // What a planned cycle leaves to be done at its completion.
   struct Planned {
-    struct End {
+    struct End {  // of rows that are known to count
       Sequence* sequence;
       int64_t computed;  // positions in the caches when the cycle is done
+    };
+    struct Source {
+      Sequence* sequence;
+      bool decodes;    // the draw is from rows of drawn tokens
+      int32_t drafts;  // how many of these may be drafts
     };
     struct Shot {
       Sequence* sequence;
@@ -102,7 +111,7 @@ class Scheduler {
     std::vector<End> ends;
     std::vector<Shot> shots;
     std::vector<Sequence*> forks;
-    std::vector<Sequence*> draws;
+    std::vector<Source> draws;
     std::vector<Sequence*> scores;
     void clear();
   };
@@ -130,7 +139,8 @@ class Scheduler {
   void plan_prefill(Cycle& cycle);
   int64_t chunk_rows(const Sequence& s, int64_t most) const;
   void plan_chunk(Sequence& s, int64_t rows, Cycle& cycle);
-  void plan_draw(Sequence& s, int32_t rows, Cycle& cycle);
+  int32_t drafts_for(const Sequence& s) const;
+  void plan_draw(Sequence& s, int32_t rows, bool decodes, int32_t drafts, Cycle& cycle);
   void plan_score(Sequence& s, const Rows& chunk, Cycle& cycle);
   void fork(Sequence& leader, int32_t rows, Cycle& cycle);
   bool worth_snapshot(const Sequence& s, int64_t edge) const;
@@ -142,7 +152,8 @@ class Scheduler {
   // completion.cc
   void cache_pages(Sequence& s, int64_t computed);
   void activate(Sequence& fork);
-  void deliver(Sequence& s, int32_t token, int32_t draw);
+  void deliver(const Planned::Source& from, const Drawn& drawn, size_t draw);
+  void deliver(Sequence& s, int32_t token, int32_t index);
   void finish(Sequence& s, FinishReason reason, int32_t token = -1, int32_t draw = -1);
   void finish_all(Request& r, FinishReason reason);
   void release(Sequence& s);
@@ -150,6 +161,10 @@ class Scheduler {
   void sweep();
   void erase(Sequence& s);
 
+  // Pages are known in the tree by their tokens, and by the one behind if what they hold depends on it: then by tokens 1 ... 64 of each page,
+  // and token 0 goes into the salt. Different first tokens never give one salt the same value, nor a private salt one that is shared.
+  uint64_t tree_salt(const Sequence& s) const;
+  int64_t shared_prompt_pages(const Request& r) const { return (r.prompt_tokens() - options_.look_ahead) / cache::kPageUnits; }
   int64_t rows_limit(const Sequence& s) const { return s.request->prompt_tokens() + s.max_drawn - 1; }
   int64_t pages_wanted(const Sequence& s) const;
   void edit_table(const Sequence& s, int32_t first, std::vector<TableEdit>& edits) const;
@@ -167,6 +182,7 @@ class Scheduler {
   std::vector<Event> events_;
   std::vector<TableEdit> pending_edits_;  // for the next cycle
   Planned planned_cycles_[kCyclesInFlight];
+  speculate::CycleCosts cycle_costs_;
   int64_t planned_ = 0;         // number of the last planned cycle, or of the one being planned
   int64_t failed_through_ = 0;  // no cycle up to this one leaves anything: it failed, or was launched before that was known
   Time now_ = 0;                // of the last plan()

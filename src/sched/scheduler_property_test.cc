@@ -32,7 +32,10 @@ std::vector<int32_t> expected_tokens(const RequestSpec& spec, int32_t choice, in
 class World {
  public:
   World(const SchedulerOptions& options, uint32_t seed)
-      : options_(options), scheduler_(std::move(Scheduler::create(options).value())), device_(options.memory, kVocabulary), random_(seed) {}
+      : options_(options), scheduler_(std::move(Scheduler::create(options).value())), device_(options.memory, kVocabulary), random_(seed) {
+    device_.draft(seed);
+    if (options.look_ahead > 0) device_.look_ahead();
+  }
 
   void step() {
     now_ += 1 + random_() % 3;
@@ -185,7 +188,7 @@ class World {
   std::mt19937_64 random_;
   std::map<RequestId, Known> requests_;
   std::vector<RequestId> live_;
-  std::deque<std::vector<int32_t>> launched_;  // results in waiting
+  std::deque<FakeDevice::Outcome> launched_;  // results in waiting
   RequestId next_ = 1;
   Time now_ = 0;
   int64_t steps_ = 0;
@@ -205,7 +208,9 @@ SchedulerOptions narrow(uint64_t variant) {
   o.snapshot_tokens = variant % 3 == 1 ? 64 : 130;
   o.max_waiting = 20;
   o.cache_generated = variant % 5 != 1;
-  o.match_margin_pages = variant % 6 == 2 ? 1 : 0;
+  o.look_ahead = variant % 3 == 2 ? 1 : 0;
+  o.drafts = variant % 2 == 1 ? static_cast<int32_t>(variant % 8) : 0;
+  o.adaptive_drafts = variant % 7 == 3;
   return o;
 }
 
@@ -218,7 +223,7 @@ TEST(SchedulerProperty, RandomRequestsGetWhatTheyWouldGetAlone) {
   SCOPED_TRACE(::testing::Message() << "BATON_SEED=" << seed);
   std::printf("BATON_SEED=%u\n", seed);
   constexpr uint64_t kVariants = 30;
-  int64_t retracted = 0, recomputed = 0, forks = 0, shots = 0, completed = 0, matched = 0;
+  int64_t retracted = 0, recomputed = 0, forks = 0, shots = 0, completed = 0, matched = 0, accepted = 0;
   for (uint64_t v = 0; v < kVariants; ++v) {
     SCOPED_TRACE(::testing::Message() << "variant " << v);
     World world(narrow(v), seed + static_cast<uint32_t>(v));
@@ -235,10 +240,11 @@ TEST(SchedulerProperty, RandomRequestsGetWhatTheyWouldGetAlone) {
     shots += m.snapshots_taken;
     completed += m.completed;
     matched += m.tokens_matched_state;
+    accepted += m.speculation.accepted;
     if (::testing::Test::HasFailure()) return;
   }
   // The rare paths were taken.
-  for (const int64_t count : {retracted, recomputed, forks, shots, completed, matched}) EXPECT_GT(count, 0);
+  for (const int64_t count : {retracted, recomputed, forks, shots, completed, matched, accepted}) EXPECT_GT(count, 0);
   std::printf("completed %ld, retracted to host %ld, recomputed %ld, forks %ld, snapshots %ld, tokens matched %ld\n", completed, retracted,
               recomputed, forks, shots, matched);
 }

@@ -323,7 +323,7 @@ TEST(Scheduler, WhatRunsOnAFailedCycleLeavesNothingInTheCache) {
   ASSERT_EQ(s->metrics().pages_cached, 1);
   device.run(cycle);
   ASSERT_TRUE(s->plan(3, cycle));
-  const std::vector<int32_t> drawn = device.run(cycle);
+  const FakeDevice::Outcome drawn = device.run(cycle);
   device.spoil();
   s->fail();
   ASSERT_TRUE(s->submit(2, request(300, 20), 3).ok());
@@ -341,9 +341,9 @@ TEST(Scheduler, WhatRunsOnAFailedCycleLeavesNothingInTheCache) {
   EXPECT_EQ(s->metrics().completed, 1);
 }
 
-TEST(Scheduler, TheMatchMarginLeavesOutPagesWhoseNextTokenMayDiffer) {
+TEST(Scheduler, LookingAheadAPageIsSharedOnlyWhereTheTokenBehindItIsTheSame) {
   SchedulerOptions o = options_for(1, 32, 640);
-  o.match_margin_pages = 1;
+  o.look_ahead = 1;
   const auto s = make(o);
   Loop loop{*s, {}, {}};
   const auto matched = [&](RequestId id, int64_t same) {
@@ -356,8 +356,10 @@ TEST(Scheduler, TheMatchMarginLeavesOutPagesWhoseNextTokenMayDiffer) {
     return s->metrics().tokens_matched_kv - before;
   };
   EXPECT_EQ(matched(1, 210), 0);
-  EXPECT_EQ(matched(2, 210), 128) << "three pages are cached; nobody has looked behind the third";
+  EXPECT_EQ(matched(2, 210), 192) << "three pages are cached, and what is behind the third is the same";
   EXPECT_EQ(matched(3, 128), 64) << "two are the same, and what follows is not";
+  EXPECT_EQ(matched(4, 129), 128);
+  EXPECT_EQ(matched(5, 0), 0) << "nothing is the same, not even the first token";
 }
 
 TEST(Scheduler, ImpossibleRequestsAreRefusedByField) {

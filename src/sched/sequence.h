@@ -8,6 +8,7 @@
 
 #include "cache/prefix_tree.h"
 #include "sched/request.h"
+#include "speculate/draft_length.h"
 
 namespace baton::sched {
 
@@ -25,7 +26,7 @@ struct Request;
 struct HostCopy {
   int32_t slot = -1;
   std::vector<int32_t> pages;  // of positions 0 ... computed - 1
-  int64_t computed = 0;
+  int64_t computed = 0;        // -1: all but the last of its tokens, once these are known
   bool exists() const { return slot >= 0; }
 };
 
@@ -38,8 +39,10 @@ struct Sequence {
   bool has_run = false;
 
   std::vector<int32_t> tokens;  // prompt and what was drawn, as far as the host has seen it; empty until it is admitted first
-  int64_t drawn = 0;            // draws planned; those in flight are not in `tokens` yet
-  int64_t computed = 0;         // rows planned: the caches hold positions 0 ... computed - 1 once launched cycles are done
+  int64_t drawn = 0;            // tokens planned, at least; those in flight are not in `tokens` yet
+  int64_t computed = 0;         // rows planned: the caches hold positions 0 ... computed - 1, at least, once launched cycles are done
+  int64_t drafts = 0;           // in flight: so many rows and tokens may come to be more than that
+  int64_t completed_rows = 0;   // rows of completed cycles
   int64_t max_drawn = 0;        // 1 ... context - prompt
 
   int32_t slot = -1;
@@ -55,6 +58,7 @@ struct Sequence {
 
   int64_t cached_tokens = 0;
   int64_t scored = 0;  // rows of the prompt whose scores are planned, if they are asked for
+  speculate::DraftLength draft_length;
 
   // Prompt rows that have to run for their scores; a choice behind the first leaves them to it.
   int64_t rows_to_score() const;

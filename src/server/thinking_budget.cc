@@ -26,8 +26,19 @@ class LimitedThinking final : public Constraint {
     if (thinking_) {
       ++thought_;
       thinking_ = token != budget_.close;
+    } else {
+      ++behind_;
     }
     return inner_ ? inner_->accept(token) : Status();
+  }
+
+  Status rollback(size_t tokens) override {
+    const auto taken = static_cast<int64_t>(tokens);
+    const int64_t thoughts = std::max<int64_t>(0, taken - behind_);
+    behind_ -= taken - thoughts;
+    thought_ -= thoughts;
+    thinking_ = thinking_ || thoughts > 0;
+    return inner_ ? inner_->rollback(tokens) : Status();
   }
 
   Result<std::unique_ptr<Constraint>> fork() const override {
@@ -37,6 +48,7 @@ class LimitedThinking final : public Constraint {
     }
     auto other = std::make_unique<LimitedThinking>(budget_, std::move(inner));
     other->thought_ = thought_;
+    other->behind_ = behind_;
     other->thinking_ = thinking_;
     return std::unique_ptr<Constraint>(std::move(other));
   }
@@ -44,7 +56,8 @@ class LimitedThinking final : public Constraint {
  private:
   ThinkingBudget budget_;
   std::unique_ptr<Constraint> inner_;
-  int64_t thought_ = 0;
+  int64_t thought_ = 0;  // tokens, the closing one included
+  int64_t behind_ = 0;   // it
   bool thinking_ = true;
 };
 

@@ -92,6 +92,10 @@ class Forced final : public Constraint {
     --count_;
     return inside_->accept(token);
   }
+  Status rollback(size_t tokens) override {
+    count_ += static_cast<int64_t>(tokens);
+    return inside_->rollback(tokens);
+  }
   Result<std::unique_ptr<Constraint>> fork() const override { return Error{Error::Kind::kUnsupported, "not here"}; }
 
  private:

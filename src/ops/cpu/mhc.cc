@@ -147,6 +147,7 @@ void run_final(ops::Context& ctx, const MhcFinalParams& p) {
     const float* x = float_row(kernels, p.streams, r, 0, s * d, row.streams);
     for (int64_t i = 0; i < s; ++i) row.y[i] = 1.0F / static_cast<float>(s);
     kernels.mhc_collapse(x, row.y, row.u, s, d);
+    if (p.norm_weight == nullptr) return write_row(kernels, row.u, p.h, r, 0, d);
     if (p.h.dtype == DType::kBF16)
       for (int64_t i = 0; i < d; ++i) row.u[i] = to_float(to_bf16(row.u[i]));
     kernels.rms_norm(row.u, p.norm_weight, p.norm_eps, row.u, d);

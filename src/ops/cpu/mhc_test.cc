@@ -122,6 +122,23 @@ TEST(Mhc, ExpandUsesTheTransposedMatrixAndFusingItChangesNoBit) {
   }
 }
 
+TEST(Mhc, WithoutANormWeightTheMeanOfTheStreamsIsLeft) {
+  for (const Isa isa : machine_isas()) {
+    Random random(5);
+    OpRunner runner(isa);
+    Site site(random, runner, 5, 4, 40);
+    runner.run(runner.ops().mhc_final, ops::MhcFinalParams{.streams = view(site.streams, site.m), .stream_count = 4, .h = view(site.x, site.m)});
+    std::vector<double> expected;
+    for (int64_t r = 0; r < site.m; ++r)
+      for (int64_t c = 0; c < site.d; ++c) {
+        double sum = 0;
+        for (int64_t i = 0; i < 4; ++i) sum += site.streams[static_cast<size_t>((r * 4 + i) * site.d + c)];
+        expected.push_back(sum / 4);
+      }
+    EXPECT_LT(relative_error(site.x, expected), 1e-6) << isa_name(isa);
+  }
+}
+
 TEST(Mhc, ZeroRowsAreNothing) {
   Random random(1);
   OpRunner runner(detect_isa());

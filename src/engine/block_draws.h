@@ -1,0 +1,54 @@
+// The draws of a cycle: logits, samples, and how many of a block count. With drafts, a draw is one sample of the target behind the anchor and
+// one behind each draft, and a draft counts while it equals the sample in its place (speculate/acceptance.h).
+//
+// Threads: one at a time.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/cycle_executor.h"
+#include "engine/slot_constraints.h"
+#include "engine/slot_sampling.h"
+#include "model/glm5_next.h"
+
+namespace baton::engine {
+
+struct BlockSource {
+  int32_t slot;                     // whose sampling and constraint apply
+  int32_t position;                 // of the first token
+  ConstMatrixView hidden;           // a row for each token; none: nothing is drawn
+  std::span<const int32_t> drafts;  // one less
+};
+
+class BlockDraws {
+ public:
+  // Bytes for `rows` rows at once, of all blocks together.
+  static int64_t bytes(const model::Glm5Next& model, int64_t rows);
+  // Draws ids below `vocabulary`.
+  static Result<BlockDraws> create(model::Glm5Next& model, ops::Backend& backend, int64_t rows, int64_t vocabulary);
+
+  // result: tokens, ends, drafted, logprobs, top and problems, block by block; constraints and sampling have been told what counts.
+  void run(std::span<const BlockSource> blocks, SlotSampling& sampling, SlotConstraints& constraints, CycleResult& result);
+
+  // Room for other logits meanwhile, [rows, vocabulary of the model].
+  MatrixView logits(int64_t rows) const;
+  int64_t most_rows() const { return most_rows_; }
+  int64_t vocabulary() const { return vocabulary_; }
+
+ private:
+  BlockDraws(model::Glm5Next& model, ops::Backend& backend, int64_t rows, int64_t vocabulary)
+      : model_(&model), backend_(&backend), most_rows_(rows), vocabulary_(vocabulary) {}
+
+  model::Glm5Next* model_;
+  ops::Backend* backend_;
+  int64_t most_rows_;
+  int64_t vocabulary_;
+  Buffer hidden_, logits_;
+  std::vector<ops::SamplingRow> rows_;
+  std::vector<int32_t> sampled_;
+  std::vector<float> logprobs_;
+  std::vector<ops::TokenLogprob> top_;
+};
+
+}  // namespace baton::engine
