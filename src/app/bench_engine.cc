@@ -280,6 +280,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   auto a = std::make_shared<Arguments>();
   CLI::App* group = app.add_subcommand("bench", "Measure");
   group->require_subcommand(1);
+  add_bench_speculation(*group, exit_code);
   CLI::App* c = group->add_subcommand("engine", "Throughput by batch and shared prefix, and the host's time per cycle");
   CLI::Option* model = c->add_option("--model", a->model, "Checkpoint folder");
   CLI::Option* host = c->add_flag("--host-only", a->host_only, "Only the host's time, which needs no model");

@@ -6,6 +6,8 @@
 #include <map>
 #include <thread>
 
+#include "speculate/metrics.h"
+
 namespace baton::app {
 namespace {
 
@@ -54,6 +56,16 @@ void ModelFlags::add_to(CLI::App& c) {
       ->check(CLI::Range(0, 1 << 30));
   c.add_option("--host-memory", host_bytes, "Bytes for requests that gave way; without it they are computed again")
       ->check(CLI::Range(int64_t{0}, kMost));
+  c.add_option("--speculative-algorithm", speculation.algorithm,
+               "Who drafts: NEXTN (or EAGLE), the model's MTP layer; DFLASH, a draft model; the text is the same")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"none", "NEXTN", "EAGLE", "DFLASH"}));
+  c.add_option("--speculative-num-steps", speculation.steps, "Tokens drafted per sequence and cycle (default: 7)")
+      ->check(CLI::Range(1, speculate::kMostDrafts));
+  c.add_option("--speculative-num-draft-tokens", speculation.draft_tokens, "Rows verified: one more than the tokens drafted")
+      ->check(CLI::Range(2, speculate::kMostDrafts + 1));
+  c.add_option("--speculative-draft-model-path", speculation.draft_model, "Folder of the draft model of DFLASH");
+  c.add_flag("--speculative-adaptive", speculation.adaptive, "Draft fewer tokens where that gives more per time");
 }
 
 Result<engine::LocalOptions> ModelFlags::local_options(const model::Checkpoint& checkpoint) const {
@@ -75,6 +87,7 @@ Result<engine::LocalOptions> ModelFlags::local_options(const model::Checkpoint& 
   o.pool_tokens = pool_tokens;
   o.snapshots = snapshots;
   o.host_bytes = host_bytes;
+  o.speculation = speculation;
   return o;
 }
 

@@ -24,6 +24,7 @@ struct ModelFlags {
   int64_t pool_tokens = cache::kAutomatic;
   int32_t snapshots = cache::kAutomatic;
   int64_t host_bytes = 0;
+  engine::Speculation speculation;
 
   void add_to(CLI::App& command);
   // Without context_tokens and running, which each command knows best.

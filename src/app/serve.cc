@@ -39,6 +39,11 @@ Result<engine::LocalOptions> engine_options(const server::Settings& s, const mod
   flags.pool_tokens = s.pool_tokens > 0 ? s.pool_tokens : cache::kAutomatic;
   flags.snapshots = s.snapshots >= 0 ? static_cast<int32_t>(s.snapshots) : cache::kAutomatic;
   flags.host_bytes = s.host_bytes;
+  flags.speculation = {.algorithm = s.speculative_algorithm,
+                       .steps = s.speculative_steps > 0 ? static_cast<int32_t>(s.speculative_steps) : -1,
+                       .draft_tokens = s.speculative_draft_tokens > 0 ? static_cast<int32_t>(s.speculative_draft_tokens) : -1,
+                       .draft_model = s.speculative_draft_model,
+                       .adaptive = s.speculative_adaptive};
   BATON_ASSIGN(engine::LocalOptions o, flags.local_options(checkpoint));
   o.context_tokens = s.context_tokens;
   o.running = static_cast<int32_t>(s.running);

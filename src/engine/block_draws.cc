@@ -5,7 +5,8 @@
 namespace baton::engine {
 
 int64_t BlockDraws::bytes(const model::Glm5Next& model, int64_t rows) {
-  return rows * (model.config().hidden_size * dtype_bytes(model.numerics().activation) + model.config().vocab_size * int64_t{sizeof(float)});
+  return rows *
+         (model.config().hidden_size * dtype_bytes(model.numerics().activation) + model.config().vocab_size * int64_t{sizeof(float)});
 }
 
 Result<BlockDraws> BlockDraws::create(model::Glm5Next& model, ops::Backend& backend, int64_t rows, int64_t vocabulary) {
@@ -67,7 +68,8 @@ void BlockDraws::run(std::span<const BlockSource> blocks, SlotSampling& sampling
   for (const BlockSource& b : blocks) {
     if (b.hidden.rows > 0) {
       const auto drawn = std::span(sampled_).subspan(first, static_cast<size_t>(b.hidden.rows));
-      const auto count = static_cast<size_t>(constraints.settle(b.slot, b.drafts, drawn, static_cast<int32_t>(result.tokens.size()), result));
+      const auto count =
+          static_cast<size_t>(constraints.settle(b.slot, b.drafts, drawn, static_cast<int32_t>(result.tokens.size()), result));
       for (size_t i = 0; i < count; ++i) {
         const size_t row = first + i;
         result.tokens.push_back(drawn[i]);

@@ -1,5 +1,5 @@
-// The draws of a cycle: logits, samples, and how many of a block count. With drafts, a draw is one sample of the target behind the anchor and
-// one behind each draft, and a draft counts while it equals the sample in its place (speculate/acceptance.h).
+// The draws of a cycle: logits, samples, and how many of a block count. With drafts, a draw is one sample of the target behind the anchor
+// and one behind each draft, and a draft counts while it equals the sample in its place (speculate/acceptance.h).
 //
 // Threads: one at a time.
 #pragma once

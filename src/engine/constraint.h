@@ -2,8 +2,8 @@
 //
 // The engine knows nothing of the form. Per choice it asks for the mask of the next token once it has told the one before, and an error
 // ends the choice (sched::FinishReason::kConstraint): nothing is ever drawn unmasked instead. A constraint stays with its choice through
-// retraction, recomputation and forks of the prompt; no token is told twice. Only drafts are taken back: the constraint is led along them for
-// their masks, and back to where they went wrong.
+// retraction, recomputation and forks of the prompt; no token is told twice. Only drafts are taken back: the constraint is led along them
+// for their masks, and back to where they went wrong.
 //
 // Threads: one at a time, not always the same: the one that submits, the executor's, the engine's for its end.
 #pragma once

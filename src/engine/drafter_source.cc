@@ -13,9 +13,10 @@ Error invalid(std::string message) { return Error{Error::Kind::kInvalid, std::mo
 // -1: neither says.
 Result<int32_t> drafts_of(const Speculation& s) {
   if (s.steps >= 0 && s.draft_tokens >= 0 && s.draft_tokens != s.steps + 1)
-    return invalid(fmt::format("--speculative-num-draft-tokens {} does not fit --speculative-num-steps {}: each step drafts one token, and one "
-                               "more is verified; leave one of them out, or give {}",
-                               s.draft_tokens, s.steps, s.steps + 1));
+    return invalid(
+        fmt::format("--speculative-num-draft-tokens {} does not fit --speculative-num-steps {}: each step drafts one token, and one "
+                    "more is verified; leave one of them out, or give {}",
+                    s.draft_tokens, s.steps, s.steps + 1));
   const int32_t drafts = s.steps >= 0 ? s.steps : s.draft_tokens >= 0 ? s.draft_tokens - 1 : -1;
   if (drafts != -1 && (drafts < 1 || drafts > speculate::kMostDrafts))
     return invalid(fmt::format("{} drafts per cycle (--speculative-num-steps, or --speculative-num-draft-tokens less one); give 1 to {}",

@@ -27,7 +27,6 @@ struct Speculation {
 };
 
 // Errors name the flag to change. `activation` and `context_tokens` as of the target.
-Result<DrafterSource> choose_drafter(const Speculation& speculation, const model::Config& config, DType activation,
-                                     int64_t context_tokens);
+Result<DrafterSource> choose_drafter(const Speculation& speculation, const model::Config& config, DType activation, int64_t context_tokens);
 
 }  // namespace baton::engine

@@ -196,6 +196,8 @@ void Engine::finish(const CycleResult& result) {
   device_.add(result.times);
   if (!launched.prompts) {
     decoding_.add(result.times);
+    ++decoding_cycles_;
+    decoding_sequences_ += launched.sequences;
     const auto drafts = std::accumulate(result.drafted.begin(), result.drafted.end(), int64_t{0});
     costs_.observe(launched.sequences, drafts, static_cast<double>(result.times.all) * 1e-9);
     if (options_.scheduler.adaptive_drafts) scheduler_->set_cycle_costs(costs_);
@@ -269,6 +271,8 @@ void Engine::publish() {
     published_.scheduler = scheduler_->metrics();
     published_.device = device_;
     published_.decoding = decoding_;
+    published_.decoding_cycles = decoding_cycles_;
+    published_.decoding_sequences = decoding_sequences_;
     for (const Step& s : steps_) {
       published_.host_time.add(s.time_ns);
       published_.host_cpu.add(s.cpu_ns);

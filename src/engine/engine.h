@@ -43,11 +43,12 @@ struct EngineOptions {
 
 struct EngineMetrics {
   sched::Metrics scheduler;
-  StepTimes host_time;  // per cycle: reading mail, planning, launching, completing, telling the sinks
-  CycleTimes device;    // of completed cycles
-  CycleTimes decoding;  // of these, those without rows of prompts
-  StepTimes host_cpu;   // processor time of the engine's thread per cycle, whatever for; what others take of the processor is not in it
-  int64_t mail = 0;     // messages waiting
+  StepTimes host_time;                                  // per cycle: reading mail, planning, launching, completing, telling the sinks
+  CycleTimes device;                                    // of completed cycles
+  CycleTimes decoding;                                  // of these, those without rows of prompts
+  int64_t decoding_cycles = 0, decoding_sequences = 0;  // likewise; sequences, counted in each cycle
+  StepTimes host_cpu;  // processor time of the engine's thread per cycle, whatever for; what others take of the processor is not in it
+  int64_t mail = 0;    // messages waiting
 };
 
 class Engine {
@@ -129,6 +130,7 @@ class Engine {
   int64_t step_ns_ = 0;  // spent since the last completed cycle
   int64_t cpu_ns_ = 0;   // of the thread, when that cycle had completed
   CycleTimes device_, decoding_;
+  int64_t decoding_cycles_ = 0, decoding_sequences_ = 0;
   struct Step {
     int64_t time_ns, cpu_ns;
   };

@@ -15,8 +15,8 @@ class LaunchRowsBuffer {
   static int64_t bytes(int64_t rows, int64_t sequences, int64_t pages);
   static Result<LaunchRowsBuffer> create(ops::Backend& backend, int64_t rows, int64_t sequences, int64_t pages);
 
-  // `ids` of all rows; sequences without gaps. tables[slot]: pages of a sequence, as wide in the launch as the longest needs that goes on for
-  // `reach` more positions. Valid until the next upload().
+  // `ids` of all rows; sequences without gaps. tables[slot]: pages of a sequence, as wide in the launch as the longest needs that goes on
+  // for `reach` more positions. Valid until the next upload().
   model::ForwardInput upload(std::span<const ops::SequenceRows> sequences, std::span<const int32_t> ids,
                              const std::vector<std::vector<int32_t>>& tables, int64_t reach = 0);
 

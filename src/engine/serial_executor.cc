@@ -270,8 +270,8 @@ void SerialExecutor::draft(const Cycle& cycle) {
       rows_.push_back(sampling_.guess(r.slot, r.position + 1));
     }
     const model::ForwardInput input = upload(sequences_, sequence_ids_, counts_.front());
-    drafter_->draft({.sequences = sequences_, .rows = input.rows, .anchors = input.ids, .counts = counts_, .sampling = rows_}, drafts_.data(),
-                    most_drafts_);
+    drafter_->draft({.sequences = sequences_, .rows = input.rows, .anchors = input.ids, .counts = counts_, .sampling = rows_},
+                    drafts_.data(), most_drafts_);
   }
   for (size_t k = 0; k < drafting_.size(); ++k) {
     ops::SequenceRows& r = runs_[drafting_[k]].rows;

@@ -31,7 +31,7 @@ class SlotSampling {
     std::vector<ops::LogitBias> bias;
     std::vector<int32_t> stop_tokens;
     bool penalises = false;
-    int64_t first_stop = 0;  // position from which on stop tokens may be drawn
+    int64_t first_stop = 0;                          // position from which on stop tokens may be drawn
     std::vector<std::vector<ops::SeenToken>> along;  // `seen` behind each of some drafts
     std::vector<ops::SeenToken> seen;
     std::vector<int32_t> place;  // [vocabulary] index into seen, -1: not there; empty until a request of the slot penalises

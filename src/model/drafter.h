@@ -1,4 +1,5 @@
-// The seam through which an engine drafts: a drafter guesses the tokens behind a sequence, the target's verify pass says how many were right.
+// The seam through which an engine drafts: a drafter guesses the tokens behind a sequence, the target's verify pass says how many were
+// right.
 //
 // Per cycle, in this order:
 //   draft   for every sequence that is to draft: the tokens that may follow its anchor, its newest token, which has no row yet
@@ -52,9 +53,9 @@ class Drafter {
   virtual int64_t workspace_bytes() const = 0;
 
   virtual void commit(const CommitInput& input) = 0;
-  // ids [sequences, stride] in host memory: counts[i] tokens of row i are written, all of the vocabulary; a negative one says that nothing is
-  // drafted from there on. Every sequence has committed a row since its slot was cleared or restored. A wrong token costs time and nothing
-  // else.
+  // ids [sequences, stride] in host memory: counts[i] tokens of row i are written, all of the vocabulary; a negative one says that
+  // nothing is drafted from there on. Every sequence has committed a row since its slot was cleared or restored. A wrong token costs time
+  // and nothing else.
   virtual void draft(const DraftInput& input, int32_t* ids, int64_t stride) = 0;
 };
 

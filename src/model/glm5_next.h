@@ -43,7 +43,8 @@ class Glm5Next {
   int64_t workspace_bytes() const { return workspace_.bytes(); }
 
   // hidden [rows, d] <- RMSNorm of the stream mean: what enters the head (and the MTP layer).
-  // features [rows, feature_layers * d] <- the means of the streams behind the layers that the drafter named, side by side; empty: left out.
+  // features [rows, feature_layers * d] <- the means of the streams behind the layers that the drafter named, side by side; empty: left
+  // out.
   void forward(const ForwardInput& input, MatrixView hidden, MatrixView features = {});
 
   // x [n, d] <- rows of the embedding. `ids`: device array.

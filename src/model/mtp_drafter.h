@@ -1,8 +1,8 @@
 // Drafts with the model's own MTP layer, one token after the other (NEXTN, EAGLE with one candidate).
 //
-// Row t of the layer takes token t + 1 and the target's hidden vector of position t. Its rows of committed positions are made when these are
-// committed; the last one gives the first draft, each further draft a row of its own output and of the token drafted before. The indexer
-// chooses once, for the last committed row, and the drafted rows attend to that choice and to what is newer (index sharing).
+// Row t of the layer takes token t + 1 and the target's hidden vector of position t. Its rows of committed positions are made when these
+// are committed; the last one gives the first draft, each further draft a row of its own output and of the token drafted before. The
+// indexer chooses once, for the last committed row, and the drafted rows attend to that choice and to what is newer (index sharing).
 #pragma once
 
 #include <memory>

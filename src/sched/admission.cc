@@ -99,7 +99,7 @@ bool Scheduler::admit_new(Sequence& s, Cycle& cycle) {
   s.computed = int64_t{shared} * kPageUnits;
   const int64_t own = pages_wanted(s) - shared;
   const int64_t each = pages_wanted(s) - shared_prompt_pages(r);  // what another choice has for itself
-  memory_.tree.lock(node);                                    // before pages are taken at the cost of others
+  memory_.tree.lock(node);                                        // before pages are taken at the cost of others
   if (snapshot != cache::kNoSnapshot) memory_.snapshots.lock(snapshot);
   if (!take_for_admission(own + others * each)) {
     memory_.tree.unlock(node);
@@ -173,14 +173,13 @@ void Scheduler::start(Sequence& s, Cycle& cycle) {
   const bool taken = memory_.slots.take({&s.slot, 1});
   BATON_CHECK(taken);
   s.drawn = static_cast<int64_t>(s.tokens.size()) - s.request->prompt_tokens();
-  Bind bind{
-      s.slot,
-      s.choice,
-      s.request->id,
-      static_cast<int32_t>(cycle.history.size()),
-      0,
-      static_cast<int32_t>(s.request->prompt_tokens()),
-      static_cast<int32_t>(rows_limit(s))};
+  Bind bind{s.slot,
+            s.choice,
+            s.request->id,
+            static_cast<int32_t>(cycle.history.size()),
+            0,
+            static_cast<int32_t>(s.request->prompt_tokens()),
+            static_cast<int32_t>(rows_limit(s))};
   if (s.request->spec.sampling.penalises()) {
     cycle.history.insert(cycle.history.end(), s.tokens.begin(), s.tokens.end());
     bind.history_count = static_cast<int32_t>(s.tokens.size());

@@ -4,9 +4,9 @@
 // While a cycle runs the next one may be planned and launched; nothing in it depends on what the host has not seen: a row may take the
 // token that its slot drew last, wherever that token is by then.
 //
-// A cycle may draft: behind the token that a slot drew last it runs rows of tokens that a drafter guesses, and draws from each of these rows.
-// How many count is known to the device alone until the cycle is done (speculate/acceptance.h), so what a later cycle says of the slot's
-// place is the least that it can be.
+// A cycle may draft: behind the token that a slot drew last it runs rows of tokens that a drafter guesses, and draws from each of these
+// rows. How many count is known to the device alone until the cycle is done (speculate/acceptance.h), so what a later cycle says of the
+// slot's place is the least that it can be.
 #pragma once
 
 #include <cstdint>
@@ -63,8 +63,9 @@ struct Rows {
   int32_t slot;
   int32_t position;
   int32_t count;
-  int32_t ids_begin;  // into Cycle::ids; kDrawnToken: a row of the token that the slot drew last, and up to count - 1 drafted ones behind it
-  int32_t next = 0;   // the token behind the last row; kDrawnToken: what is drawn from it
+  int32_t
+      ids_begin;     // into Cycle::ids; kDrawnToken: a row of the token that the slot drew last, and up to count - 1 drafted ones behind it
+  int32_t next = 0;  // the token behind the last row; kDrawnToken: what is drawn from it
 };
 inline constexpr int32_t kDrawnToken = -1;
 

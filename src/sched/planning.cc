@@ -177,8 +177,7 @@ int64_t Scheduler::chunk_rows(const Sequence& s, int64_t most) const {
 void Scheduler::plan_chunk(Sequence& s, int64_t rows, Cycle& cycle) {
   const int64_t end = s.computed + rows;
   BATON_CHECK(s.tree_pages * kPageUnits <= s.computed);  // a page in the tree is never written
-  const Rows chunk{s.slot, static_cast<int32_t>(s.computed), static_cast<int32_t>(end - s.computed),
-                   static_cast<int32_t>(cycle.ids.size()),
+  const Rows chunk{s.slot, static_cast<int32_t>(s.computed), static_cast<int32_t>(end - s.computed), static_cast<int32_t>(cycle.ids.size()),
                    end < std::ssize(s.tokens) ? s.tokens[static_cast<size_t>(end)] : kDrawnToken};
   cycle.ids.insert(cycle.ids.end(), s.tokens.begin() + s.computed, s.tokens.begin() + end);
   cycle.rows.push_back(chunk);

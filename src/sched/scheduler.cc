@@ -77,7 +77,8 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(const SchedulerOptions& o) 
   if (o.prefill_tokens < 1 || o.growth_tokens < 1 || o.snapshot_tokens < 1 || o.max_waiting < 1 || o.vocabulary < 1)
     return invalid("prefill_tokens, growth_tokens, snapshot_tokens, max_waiting and vocabulary must be positive");
   if (o.drafts < 0 || o.drafts > speculate::kMostDrafts || o.look_ahead < 0 || o.look_ahead > 1)
-    return invalid(fmt::format("drafts is {} and look_ahead {}; they may be up to {} and 1", o.drafts, o.look_ahead, speculate::kMostDrafts));
+    return invalid(
+        fmt::format("drafts is {} and look_ahead {}; they may be up to {} and 1", o.drafts, o.look_ahead, speculate::kMostDrafts));
   return std::unique_ptr<Scheduler>(new Scheduler(o));
 }
 

@@ -34,16 +34,16 @@ namespace baton::sched {
 
 struct SchedulerOptions {
   MemorySizes memory;
-  int64_t context_tokens = 0;      // longest prompt with its output; memory.pages hold it
-  int64_t vocabulary = 0;          // ids go from 0 to vocabulary - 1
-  int64_t prefill_tokens = 512;    // prompt rows of a cycle
-  int64_t growth_tokens = 256;     // window of output that is reserved at admission and by each growth
-  int64_t snapshot_tokens = 256;   // a snapshot is worth its memory if it is so far behind the one before it
-  int32_t max_waiting = 1024;      // sequences in the queue that have not run yet
-  bool cache_generated = true;     // pages of generated tokens may be reused, too
-  int32_t drafts = 0;              // of a sequence in a cycle, at most; at most speculate::kMostDrafts
-  bool adaptive_drafts = false;    // fewer where that gives more tokens per time
-  int32_t look_ahead = 0;          // 1: what a page holds depends on the token behind it, too (MTP), and is shared only where that is the same
+  int64_t context_tokens = 0;     // longest prompt with its output; memory.pages hold it
+  int64_t vocabulary = 0;         // ids go from 0 to vocabulary - 1
+  int64_t prefill_tokens = 512;   // prompt rows of a cycle
+  int64_t growth_tokens = 256;    // window of output that is reserved at admission and by each growth
+  int64_t snapshot_tokens = 256;  // a snapshot is worth its memory if it is so far behind the one before it
+  int32_t max_waiting = 1024;     // sequences in the queue that have not run yet
+  bool cache_generated = true;    // pages of generated tokens may be reused, too
+  int32_t drafts = 0;             // of a sequence in a cycle, at most; at most speculate::kMostDrafts
+  bool adaptive_drafts = false;   // fewer where that gives more tokens per time
+  int32_t look_ahead = 0;  // 1: what a page holds depends on the token behind it, too (MTP), and is shared only where that is the same
 };
 
 class Scheduler {
@@ -161,8 +161,9 @@ class Scheduler {
   void sweep();
   void erase(Sequence& s);
 
-  // Pages are known in the tree by their tokens, and by the one behind if what they hold depends on it: then by tokens 1 ... 64 of each page,
-  // and token 0 goes into the salt. Different first tokens never give one salt the same value, nor a private salt one that is shared.
+  // Pages are known in the tree by their tokens, and by the one behind if what they hold depends on it: then by tokens 1 ... 64 of each
+  // page, and token 0 goes into the salt. Different first tokens never give one salt the same value, nor a private salt one that is
+  // shared.
   uint64_t tree_salt(const Sequence& s) const;
   int64_t shared_prompt_pages(const Request& r) const { return (r.prompt_tokens() - options_.look_ahead) / cache::kPageUnits; }
   int64_t rows_limit(const Sequence& s) const { return s.request->prompt_tokens() + s.max_drawn - 1; }

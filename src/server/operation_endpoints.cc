@@ -26,6 +26,20 @@ class Probe final : public Receiver {
   std::shared_ptr<Call> call_;
 };
 
+json::object speculation_of(const speculate::Metrics& m) {
+  json::array drafted, accepted, blocks;
+  for (const int64_t n : m.drafted_at) drafted.emplace_back(n);
+  for (const int64_t n : m.accepted_at) accepted.emplace_back(n);
+  for (const int64_t n : m.blocks_of) blocks.emplace_back(n);
+  return {{"blocks", m.blocks},
+          {"drafted", m.drafted},
+          {"accepted", m.accepted},
+          {"accepted_length", m.accepted_length()},
+          {"drafted_at", std::move(drafted)},
+          {"accepted_at", std::move(accepted)},
+          {"blocks_by_length", std::move(blocks)}};
+}
+
 }  // namespace
 
 void get_livez(Server&, const std::shared_ptr<Call>& call) { call->respond(200, R"({"status":"ok"})"); }
@@ -75,6 +89,9 @@ void get_server_info(Server& server, const std::shared_ptr<Call>& call) {
       {"settings", std::move(settings)},
       {"tokens",
        json::object{{"matched_kv", e.tokens_matched_kv}, {"matched_state", e.tokens_matched_state}, {"recomputed", e.tokens_recomputed}}},
+      {"speculation", speculation_of(e.speculation)},
+      // Where clients of SGLang look for it.
+      {"internal_states", json::array{json::object{{"avg_spec_accept_length", e.speculation.accepted_length()}}}},
       {"running", e.prefilling + e.decoding},
       {"waiting", e.waiting}};
   std::string body = json::serialize(info);

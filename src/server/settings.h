@@ -47,6 +47,11 @@ struct Settings {
   int64_t snapshots = -1;    // -1: an eighth of the cache memory
   int64_t host_bytes = 0;
   bool prefix_caching = true;
+  std::string speculative_algorithm = "none";
+  int64_t speculative_steps = 0;         // 0: as many as the drafter usually does
+  int64_t speculative_draft_tokens = 0;  // likewise
+  std::string speculative_draft_model;
+  bool speculative_adaptive = false;
   int64_t tensor_parallel = 1;
   int64_t data_parallel = 1;
   std::string disaggregation = "null";

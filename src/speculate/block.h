@@ -1,5 +1,5 @@
-// What becomes of a block: the tokens that one cycle gives a sequence. Whatever ends a text is looked for token by token, and nothing behind
-// the first end exists for anyone: not for the text, its usage, its log-probabilities or the cache.
+// What becomes of a block: the tokens that one cycle gives a sequence. Whatever ends a text is looked for token by token, and nothing
+// behind the first end exists for anyone: not for the text, its usage, its log-probabilities or the cache.
 //
 // Threads: none; functions of their arguments.
 #pragma once
@@ -10,8 +10,8 @@
 namespace baton::speculate {
 
 struct Limits {
-  int64_t min_tokens = 0;               // stop tokens do not end the text before
-  int64_t most = 0;                     // max_tokens or the room in the context, whichever is less
+  int64_t min_tokens = 0;  // stop tokens do not end the text before
+  int64_t most = 0;        // max_tokens or the room in the context, whichever is less
   std::span<const int32_t> stop_tokens;
 };
 

@@ -5,7 +5,7 @@
 namespace baton::speculate {
 namespace {
 
-constexpr double kKeepCosts = 0.98;  // of the weight of what was seen, per cycle
+constexpr double kKeepCosts = 0.98;   // of the weight of what was seen, per cycle
 constexpr double kKeepPlaces = 0.95;  // likewise, per block
 
 }  // namespace

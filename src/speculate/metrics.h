@@ -10,13 +10,13 @@ namespace baton::speculate {
 inline constexpr int32_t kMostDrafts = 15;  // of a sequence in a cycle
 
 struct Metrics {
-  int64_t blocks = 0;    // of sequences, with and without drafts
-  int64_t tokens = 0;    // of these blocks: accepted drafts, and a token of the target each
-  int64_t drafted = 0;   // tokens
-  int64_t accepted = 0;  // of these
-  std::array<int64_t, kMostDrafts> drafted_at{};        // by place in the draft
-  std::array<int64_t, kMostDrafts> accepted_at{};       // likewise
-  std::array<int64_t, kMostDrafts + 2> blocks_of{};     // by their number of tokens
+  int64_t blocks = 0;                                // of sequences, with and without drafts
+  int64_t tokens = 0;                                // of these blocks: accepted drafts, and a token of the target each
+  int64_t drafted = 0;                               // tokens
+  int64_t accepted = 0;                              // of these
+  std::array<int64_t, kMostDrafts> drafted_at{};     // by place in the draft
+  std::array<int64_t, kMostDrafts> accepted_at{};    // likewise
+  std::array<int64_t, kMostDrafts + 2> blocks_of{};  // by their number of tokens
 
   // A block of `drafts` drafts, of which the first `right` were accepted.
   void add(int32_t drafts, int32_t right) {

@@ -1,5 +1,5 @@
-// The promise of speculation on the CPU with float state: what a request gets, to the bit of its log-probabilities, is what it gets without,
-// whatever is drafted, and whatever else happens to it.
+// The promise of speculation on the CPU with float state: what a request gets, to the bit of its log-probabilities, is what it gets
+// without, whatever is drafted, and whatever else happens to it.
 #include <atomic>
 #include <thread>
 
@@ -68,8 +68,7 @@ uint32_t a_seed() {
 
 // Right drafts as often as `seed` says, none in every fifth step, and fewer than asked for in others.
 Script at_random(const std::vector<std::vector<int32_t>>& texts, uint32_t seed) {
-  return {texts,
-          [seed](int32_t p, int32_t count) { return static_cast<int32_t>(at_random(seed, p) % static_cast<uint32_t>(count + 1)); },
+  return {texts, [seed](int32_t p, int32_t count) { return static_cast<int32_t>(at_random(seed, p) % static_cast<uint32_t>(count + 1)); },
           [seed](int32_t p, int32_t count) {
             const uint32_t r = at_random(seed + 1, p);
             return r % 5 == 0 ? 0 : r % 5 == 1 ? static_cast<int32_t>(r / 5 % static_cast<uint32_t>(count)) : count;
@@ -286,7 +285,8 @@ TEST(Speculation, DraftsBehindAPrefixThatEndsAtAPageEdgeAreThoseOfAColdStart) {
     for (size_t i = 0; i < a.prompt.size(); ++i) a.prompt[i] = static_cast<int32_t>(i * 31 % static_cast<size_t>(vocabulary()));
     a.max_tokens = 40;
     RequestSpec b = a;
-    for (size_t i = same; i < b.prompt.size(); ++i) b.prompt[i] = static_cast<int32_t>(i * 17 % static_cast<size_t>(vocabulary()) + 1) % 200;
+    for (size_t i = same; i < b.prompt.size(); ++i)
+      b.prompt[i] = static_cast<int32_t>(i * 17 % static_cast<size_t>(vocabulary()) + 1) % 200;
     ASSERT_NE(a.prompt[same], b.prompt[same]);
     RequestSpec c = b;  // goes on behind B's own prefix
     c.prompt.resize(200);

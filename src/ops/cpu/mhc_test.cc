@@ -127,7 +127,8 @@ TEST(Mhc, WithoutANormWeightTheMeanOfTheStreamsIsLeft) {
     Random random(5);
     OpRunner runner(isa);
     Site site(random, runner, 5, 4, 40);
-    runner.run(runner.ops().mhc_final, ops::MhcFinalParams{.streams = view(site.streams, site.m), .stream_count = 4, .h = view(site.x, site.m)});
+    runner.run(runner.ops().mhc_final,
+               ops::MhcFinalParams{.streams = view(site.streams, site.m), .stream_count = 4, .h = view(site.x, site.m)});
     std::vector<double> expected;
     for (int64_t r = 0; r < site.m; ++r)
       for (int64_t c = 0; c < site.d; ++c) {
