@@ -242,6 +242,34 @@ TEST_F(CommandLine, NamesBadInput) {
   expect_failure({"inspect", path("")}, {"model.safetensors", "truncated"});
 }
 
+TEST_F(CommandLine, DraftsOnRequestAndSaysWhatCannotDraft) {
+  const std::vector<std::string> plain = {"generate",     "--model", kGolden + "mtp", "--prompt-ids", "1,2,3",
+                                          "--max-tokens", "40",      "--dtype",       "float32"};
+  const auto with = [this, &plain](std::vector<std::string> more) {
+    more.insert(more.begin(), plain.begin(), plain.end());
+    return run(more);
+  };
+  EXPECT_EQ(with({"--speculative-algorithm", "NEXTN", "--speculative-num-steps", "3"}).out, with({}).out);
+  const Outcome bench =
+      run({"bench", "speculation", "--model", kGolden + "mtp", "--count", "2", "--max-tokens", "8", "--json", path("b.json")});
+  EXPECT_EQ(bench.exit_code, 0) << bench.err;
+  EXPECT_NE(bench.out.find("NEXTN"), std::string::npos);
+  const auto figures = boost::json::parse(folder_.read("b.json"));
+  for (const auto& drafter : figures.at("drafters").as_array()) EXPECT_TRUE(drafter.at("same_tokens").as_bool());
+  const std::vector<std::pair<std::vector<std::string>, const char*>> wrong = {
+      {{"--speculative-num-steps", "3"}, "needs a --speculative-algorithm"},
+      {{"--speculative-algorithm", "NEXTN", "--speculative-num-steps", "3", "--speculative-num-draft-tokens", "3"}, "or give 4"},
+      {{"--speculative-algorithm", "NEXTN", "--speculative-draft-model-path", "x"}, "is for --speculative-algorithm DFLASH"}};
+  for (const auto& [flags, message] : wrong) {
+    const Outcome o = with(flags);
+    EXPECT_EQ(o.exit_code, 1);
+    EXPECT_NE(o.err.find(message), std::string::npos) << o.err;
+  }
+  const Outcome none = run({"generate", "--model", kGolden + "tiny", "--prompt-ids", "1", "--speculative-algorithm", "NEXTN"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_NE(none.err.find("no MTP layer"), std::string::npos) << none.err;
+}
+
 TEST_F(CommandLine, PlansFromTheConfigurationAlone) {
   const std::string config = BATON_TEST_DATA "/configs/glm-5.3-flash.json";
   const Outcome o = run({"plan", config, "--shared", "99.9", "--concurrency", "128", "--json", "--plot", path("plan.svg")});

@@ -105,6 +105,16 @@ TEST(MemoryPlan, AgreesWithTheCacheLayout) {
   EXPECT_EQ(layout.slot_bytes, align_up(c.state_bf16 + c.window_bf16 + c.tail_bf16 + c.tail_bf16_mtp + hidden_and_count, 256));
 }
 
+// Snapshots of the state behind each row instead would make it nine times the state.
+TEST(MemoryPlan, ASlotWithItsReplayRingIsAtMostThreeTenthsLarger) {
+  CacheTypes types{.activation = DType::kBF16, .state = DType::kBF16, .latent = DType::kF8E4M3, .index = DType::kF8E4M3, .verify_rows = 0};
+  const int64_t slot = plan_cache(released(), types).slot_bytes;
+  types.verify_rows = 8;
+  const CacheLayout with = plan_cache(released(), types);
+  EXPECT_GT(with.ring_bytes, 0);
+  EXPECT_LE(static_cast<double>(with.slot_bytes), 1.3 * static_cast<double>(slot)) << slot << " and " << with.slot_bytes;
+}
+
 TEST(MemoryPlan, EveryTensorOfACheckpointBelongsToItsPart) {
   for (const char* name : {"tiny", "small-bf16", "small-fp8", "mtp"}) {
     const auto checkpoint = Checkpoint::open(std::string(BATON_TEST_DATA "/golden/") + name);

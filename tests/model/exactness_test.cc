@@ -187,6 +187,36 @@ TEST_P(Exactness, VerifyAndFoldEqualTokenByTokenForRandomAcceptance) {
   EXPECT_EQ(m.pages(1, 200), trace.pages);
 }
 
+// A thousand patterns of acceptance: after each, state and window are those of decoding token by token.
+TEST(ExactnessOfFolds, AThousandRandomPatternsOfAcceptanceLeaveTheStateOfTokenByToken) {
+  TestModel m(setup_for("tiny", DType::kF32));
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const auto v = static_cast<uint64_t>(m.model->config().vocab_size);
+  const auto same_states = [&m] {
+    for (const model::CacheRange& r : m.model->cache_layout().ranges)
+      if (r.kind == model::CacheRange::Kind::kState && r.offset != m.model->cache_layout().hidden_offset &&
+          std::memcmp(m.runner->slots().slot(0) + r.offset, m.runner->slots().slot(1) + r.offset, static_cast<size_t>(r.bytes)) != 0)
+        return false;
+    return true;
+  };
+  for (int pattern = 0; pattern < 1000;) {
+    m.runner->reset(0);
+    m.runner->reset(1);
+    for (int64_t at = 0; at < 480 && pattern < 1000; ++pattern) {
+      std::vector<int32_t> draft(1 + random() % 8);
+      for (int32_t& t : draft) t = static_cast<int32_t>(random() % v);
+      const size_t accepted = random() % (draft.size() + 1);
+      m.forward(1, draft, true);
+      m.runner->accept(1, static_cast<int32_t>(accepted));
+      for (size_t i = 0; i < accepted; ++i) m.forward(0, {&draft[i], 1});
+      at += static_cast<int64_t>(accepted);
+      ASSERT_TRUE(same_states()) << "pattern " << pattern << ": " << accepted << " of " << draft.size();
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Golden, Exactness,
                          ::testing::Values(Case{"tiny", DType::kF32}, Case{"small-bf16", DType::kF32}, Case{"small-bf16", DType::kBF16},
                                            Case{"small-fp8", DType::kF32}, Case{"small-fp8", DType::kBF16},
