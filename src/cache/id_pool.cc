@@ -27,7 +27,9 @@ void IdPool::change(int32_t id, Owner from, Owner to) {
   BATON_CHECK_MSG(owner == from, "id {} has owner {}, expected {}", id, static_cast<int>(owner), static_cast<int>(from));
   owner = to;
   if (from == Owner::kHeld) --held_;
-  if (to == Owner::kFree) free_.push_back(id);
+  if (to != Owner::kFree) return;
+  free_.push_back(id);
+  ++freed_;
 }
 
 }  // namespace baton::cache

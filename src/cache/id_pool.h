@@ -23,6 +23,7 @@ class IdPool {
   int32_t free_count() const { return static_cast<int32_t>(free_.size()); }
   int32_t held_count() const { return held_; }
   int32_t cached_count() const { return capacity() - free_count() - held_; }
+  int64_t freed() const { return freed_; }  // how often an id became free, in all
   Owner owner(int32_t id) const { return owners_[static_cast<size_t>(id)]; }
 
   // Free ids become held: all of `out`, or none (false).
@@ -38,6 +39,7 @@ class IdPool {
   std::vector<Owner> owners_;
   std::vector<int32_t> free_;  // a stack: what was used last is warm
   int32_t held_ = 0;
+  int64_t freed_ = 0;
 };
 
 }  // namespace baton::cache

@@ -196,6 +196,7 @@ void PrefixTree::unlock(Node node) {
   Entry& e = at(node);
   BATON_CHECK_MSG(pages_.owner(node) == Owner::kCached && e.leases > 0, "page {} has no lease to give back", node);
   unpin(node);
+  ++unlocked_;
   if (--e.leases > 0) return;
   --locked_;
   if (evictable(e)) leaves_.put_newest(node);

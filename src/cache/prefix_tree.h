@@ -65,6 +65,7 @@ class PrefixTree {
 
   int32_t size() const { return size_; }
   int32_t locked_count() const { return locked_; }             // nodes with at least one lease of their own
+  int64_t unlocked() const { return unlocked_; }               // leases that were given back, in all
   int32_t evictable_count() const { return size_ - pinned_; }  // how many pages evict() could free, one after the other
   Node parent(Node node) const { return nodes_[static_cast<size_t>(node)].parent; }
 
@@ -141,6 +142,7 @@ class PrefixTree {
   int32_t size_ = 0;
   int32_t locked_ = 0;
   int32_t pinned_ = 0;
+  int64_t unlocked_ = 0;
   uint64_t uses_ = 0;
 };
 

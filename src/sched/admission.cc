@@ -117,6 +117,7 @@ bool Scheduler::admit_new(Sequence& s, Cycle& cycle) {
   s.branch_pages = kv > shared ? kv : 0;
   s.snapshot_pages = shared;
   s.state = State::kPrefill;
+  s.landed = false;
   start(s, cycle);
   cycle.before.push_back({shared > 0 ? MoveKind::kRestore : MoveKind::kClearSlot, snapshot, s.slot});
   if (snapshot != cache::kNoSnapshot) memory_.retire(Memory::Kind::kSnapshotLease, snapshot, planned_);
@@ -133,6 +134,7 @@ bool Scheduler::admit_new(Sequence& s, Cycle& cycle) {
   if (!s.has_run) {
     for (const auto& choice : r.choices)
       if (choice.get() == &s || leads) choice->cached_tokens = s.computed;
+    if (r.spec.prompt_only && s.computed > 0) tell_computed(s, s.computed);
     if (s.choice > 0) return true;  // counted with the first
     metrics_.tokens_matched_kv += kv * kPageUnits;
     metrics_.tokens_matched_state += s.computed;
@@ -163,6 +165,7 @@ bool Scheduler::admit_retracted(Sequence& s, Cycle& cycle) {
   cycle.before.push_back({MoveKind::kSlotFromHost, s.host.slot, s.slot});
   for (auto i = static_cast<size_t>(shared); i < s.host.pages.size(); ++i)
     cycle.before.push_back({MoveKind::kPageFromHost, s.host.pages[i], s.pages[i]});
+  if (s.landed) s.state = State::kDecode;  // it gave way before its first draw
   touch(s);
   release_host(s);
   return true;
@@ -173,6 +176,14 @@ void Scheduler::start(Sequence& s, Cycle& cycle) {
   const bool taken = memory_.slots.take({&s.slot, 1});
   BATON_CHECK(taken);
   s.drawn = static_cast<int64_t>(s.tokens.size()) - s.request->prompt_tokens();
+  bind(s, cycle);
+  // A choice that awaits its fork gets its table when the pages before its own are known.
+  if (s.state != State::kAwaitFork) edit_table(s, 0, cycle.table_edits);
+  touch(s);
+  running_.push_back(&s);
+}
+
+void Scheduler::bind(const Sequence& s, Cycle& cycle) {
   Bind bind{s.slot,
             s.choice,
             s.request->id,
@@ -185,10 +196,16 @@ void Scheduler::start(Sequence& s, Cycle& cycle) {
     bind.history_count = static_cast<int32_t>(s.tokens.size());
   }
   cycle.binds.push_back(bind);
-  // A choice that awaits its fork gets its table when the pages before its own are known.
-  if (s.state != State::kAwaitFork) edit_table(s, 0, cycle.table_edits);
-  touch(s);
-  running_.push_back(&s);
+}
+
+// What landed with its memory since the last cycle; only the executor knows nothing of it.
+void Scheduler::bind_landed(Cycle& cycle) {
+  for (Sequence* s : landed_) {
+    bind(*s, cycle);
+    edit_table(*s, 0, cycle.table_edits);
+    touch(*s);
+  }
+  landed_.clear();
 }
 
 }  // namespace baton::sched

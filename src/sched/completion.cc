@@ -34,6 +34,7 @@ void Scheduler::complete(const Drawn& drawn) {
   for (const Planned::End& end : p.ends) {
     end.sequence->completed_rows = end.computed;
     cache_pages(*end.sequence, end.computed);
+    if (end.sequence->request->spec.prompt_only && end.sequence->state != State::kDraining) tell_computed(*end.sequence, end.computed);
   }
   for (Sequence* s : p.forks) activate(*s);
   memory_.complete(number);
@@ -97,6 +98,10 @@ void Scheduler::cache_pages(Sequence& s, int64_t computed) {
     pending_edits_.push_back({s.slot, static_cast<int32_t>(i), node});
     memory_.retire(Memory::Kind::kPage, page, planned_);
   }
+}
+
+void Scheduler::tell_computed(const Sequence& s, int64_t computed) {
+  events_.push_back({.request = s.request->id, .computed = computed, .usage = {s.request->prompt_tokens(), s.cached_tokens, 0, s.waited}});
 }
 
 void Scheduler::activate(Sequence& fork) {
@@ -167,6 +172,7 @@ void Scheduler::finish(Sequence& s, FinishReason reason, int32_t token, int32_t 
     release_host(s);
   } else {
     std::erase(running_, &s);
+    std::erase(landed_, &s);
   }
   if (s.moving_pages > 0) --moving_;
   s.state = State::kDraining;

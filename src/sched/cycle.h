@@ -68,10 +68,12 @@ struct Rows {
   int32_t next = 0;  // the token behind the last row; kDrawnToken: what is drawn from it
 };
 inline constexpr int32_t kDrawnToken = -1;
+inline constexpr int32_t kSlotRow = -1;
 
 struct Draw {
-  int32_t rows;      // index into Cycle::rows: the draw is from its last row; where there are drafts, from each, as far as they are right
-  int32_t slot;      // whose sampling applies, and whose last token the drawn one becomes
+  int32_t rows;  // index into Cycle::rows: the draw is from its last row; where there are drafts, from each, as far as they are right
+                 // kSlotRow: no rows, the draw is from the last hidden row that the slot holds. The engine's executors do not do that yet
+  int32_t slot;  // whose sampling applies, and whose last token the drawn one becomes
   int32_t position;  // of the token; where rows are of drawn tokens, at least
 };
 
@@ -112,7 +114,7 @@ struct Cycle {
     for (const Rows& r : rows) n += r.count;
     return n;
   }
-  bool empty() const { return rows.empty() && before.empty() && after.empty() && table_edits.empty() && binds.empty(); }
+  bool empty() const { return rows.empty() && before.empty() && after.empty() && table_edits.empty() && binds.empty() && draws.empty(); }
   void clear() {
     binds.clear();
     history.clear();

@@ -58,12 +58,28 @@ class FakeDevice {
     for (const Rows& r : c.rows) row(r, c);
     for (const Score& s : c.scores) score(s, c);
     Outcome out;
-    for (const Draw& d : c.draws) draw(d, c.rows[static_cast<size_t>(d.rows)], out, choose);
+    for (const Draw& d : c.draws) {
+      if (d.rows == kSlotRow)
+        draw_from_slot(d, out);
+      else
+        draw(d, c.rows[static_cast<size_t>(d.rows)], out, choose);
+    }
     for (const Move& m : c.after) move(m);
     // A fork has its pages now.
     for (const Draw& d : c.draws)
-      if (look_ahead_ && d.slot != c.rows[static_cast<size_t>(d.rows)].slot) settle(at(slots_, d.slot), at(slots_, d.slot).last);
+      if (look_ahead_ && d.rows != kSlotRow && d.slot != c.rows[static_cast<size_t>(d.rows)].slot)
+        settle(at(slots_, d.slot), at(slots_, d.slot).last);
     return out;
+  }
+
+  // What a hand-over brings: a prompt's state, and its pages from `first` on.
+  void receive(int32_t slot, std::span<const int32_t> pages, int32_t first, const std::vector<int32_t>& prompt) {
+    at(slots_, slot).state = prompt;
+    for (size_t i = static_cast<size_t>(first) * cache::kPageUnits; i < prompt.size(); ++i) {
+      Page& page = at(pages_, pages[i / cache::kPageUnits]);
+      page.resize(i % cache::kPageUnits);
+      page.push_back({prompt[i], i + 1 < prompt.size() ? prompt[i + 1] : -1});
+    }
   }
 
   // What a failed cycle may leave behind: nothing that is there is what anybody was given.
@@ -155,6 +171,15 @@ class FakeDevice {
   }
 
   // One token, or a block of them: as many as drafts are right.
+  void draw_from_slot(const Draw& d, Outcome& out) {
+    Slot& s = at(slots_, d.slot);
+    EXPECT_EQ(s.state.size(), static_cast<size_t>(d.position));
+    s.last = next_token(s.state, s.choice, vocabulary_);
+    out.tokens.push_back(s.last);
+    out.ends.push_back(static_cast<int32_t>(out.tokens.size()));
+    out.drafted.push_back(0);
+  }
+
   void draw(const Draw& d, const Rows& r, Outcome& out, const Choose& choose) {
     Slot& from = at(slots_, r.slot);
     Slot& to = at(slots_, d.slot);

@@ -46,8 +46,8 @@ class Memory {
   int32_t retiring_pages() const { return retiring_pages_; }
   int32_t retiring_leases() const { return retiring_leases_; }
   int64_t evicted_pages() const { return evicted_; }
-  // Grows whenever something came back: a request that did not fit is worth another try.
-  int64_t returns() const { return returns_; }
+  // Grows whenever something came back, whoever held it: a request that did not fit is worth another try.
+  int64_t returns() const { return returns_ + pages.freed() + slots.freed() + tree.unlocked(); }
   // Frees every cached page and snapshot without a lease; returns how many pages.
   int32_t flush();
 

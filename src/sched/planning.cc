@@ -18,6 +18,7 @@ bool Scheduler::plan(Time now, Cycle& cycle) {
   expire(now);
   cycle.table_edits.swap(pending_edits_);
   pending_edits_.clear();
+  bind_landed(cycle);
   grow(cycle);  // first: what runs goes before what waits
   admit(now, cycle);
   plan_decode(cycle);
@@ -70,7 +71,7 @@ Sequence* Scheduler::last_retractable() {
   };
   Sequence* last = nullptr;
   for (Sequence* s : running_)
-    if (!awaited(*s) && (last == nullptr || goes_before(*last, *s))) last = s;
+    if (!awaited(*s) && !s->request->spec.prompt_only && (last == nullptr || goes_before(*last, *s))) last = s;
   return last;
 }
 
@@ -81,7 +82,7 @@ void Scheduler::retract(Sequence& s, Cycle& cycle) {
   if (memory_.host_slots.free_count() > 0 && memory_.host_pages.take(s.host.pages)) {
     const bool taken = memory_.host_slots.take({&s.host.slot, 1});
     BATON_CHECK(taken);
-    s.host.computed = s.state == State::kDecode ? -1 : s.computed;
+    s.host.computed = s.state == State::kDecode && !s.landed ? -1 : s.computed;
     cycle.before.push_back({MoveKind::kSlotToHost, s.slot, s.host.slot});
     for (size_t i = 0; i < used; ++i) cycle.before.push_back({MoveKind::kPageToHost, s.pages[i], s.host.pages[i]});
     touch(s);
@@ -103,6 +104,12 @@ void Scheduler::retract(Sequence& s, Cycle& cycle) {
 void Scheduler::plan_decode(Cycle& cycle) {
   for (Sequence* s : running_) {
     if (s->state != State::kDecode || s->drawn >= s->max_drawn) continue;
+    if (s->landed) {
+      s->landed = false;
+      plan_draw(*s, kSlotRow, false, 0, cycle);
+      touch(*s);
+      continue;
+    }
     const int64_t rows_at_hand = std::ssize(s->pages) * kPageUnits - (s->computed + s->drafts);
     if (rows_at_hand <= 0) {
       ++metrics_.stalled_rows;
@@ -188,6 +195,10 @@ void Scheduler::plan_chunk(Sequence& s, int64_t rows, Cycle& cycle) {
   touch(s);
   take_snapshot(s, cycle);
   if (end < static_cast<int64_t>(s.tokens.size())) return;
+  if (s.request->spec.prompt_only) {
+    s.state = State::kComputed;
+    return;
+  }
   const auto index = static_cast<int32_t>(cycle.rows.size()) - 1;
   plan_draw(s, index, false, 0, cycle);
   s.state = State::kDecode;

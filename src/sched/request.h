@@ -43,6 +43,8 @@ struct RequestSpec {
   uint64_t salt = 0;         // cached prefixes are shared among equal salts alone
   Time deadline = kNever;    // for everything, queueing included
   bool cache_prompt = true;  // false: neither reads nor fills the prefix cache
+  // Computes the prompt, draws nothing, and keeps its memory until let_go() or cancel(): somebody else goes on from it.
+  bool prompt_only = false;
 };
 
 enum class FinishReason : uint8_t {
@@ -74,6 +76,7 @@ struct Event {
   int32_t draw = -1;   // index into what the cycle drew (Drawn::tokens), of the token or the end; -1: of none
   int32_t score =
       -1;  // index into the cycle's scores: the log-probabilities of some prompt tokens are there, and nothing else has happened
+  int64_t computed = -1;  // of a request that is prompt_only: positions before this one are in its pages; nothing else has happened
   FinishReason reason = FinishReason::kNone;
   bool last = false;  // the request is over: all its choices have ended
   Usage usage;        // so far

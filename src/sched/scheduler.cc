@@ -131,6 +131,7 @@ Status Scheduler::check(const RequestSpec& spec, const SchedulerOptions& o) {
     return invalid(fmt::format("min_tokens is {} and max_tokens {}; the one must not exceed the other", spec.min_tokens, spec.max_tokens));
   if (spec.choices < 1 || spec.choices > o.memory.slots)
     return invalid(fmt::format("choices is {}; it must be 1 to {}, the requests that run at once", spec.choices, o.memory.slots));
+  if (spec.prompt_only && spec.choices != 1) return invalid(fmt::format("choices is {}; a prompt alone has one", spec.choices));
   if ((spec.salt & kPrivate) != 0) return invalid("salt needs its highest bit to be zero");
   return {};
 }
@@ -141,24 +142,7 @@ Status Scheduler::submit(RequestId id, RequestSpec spec, Time now) {
     ++metrics_.refused;
     return Error{Error::Kind::kExhausted, fmt::format("{} requests wait already, as many as may; try again later", never_run_)};
   }
-  auto request = std::make_unique<Request>();
-  Request& r = *request;
-  r.id = id;
-  r.spec = std::move(spec);
-  r.arrival = arrivals_++;
-  r.salt = r.spec.cache_prompt ? r.spec.salt : kPrivate | r.arrival;
-  r.unfinished = r.present = r.spec.choices;
-  const int64_t room = options_.context_tokens - r.prompt_tokens();
-  const int64_t max_drawn = r.spec.max_tokens == kUnlimited ? room : std::min(room, r.spec.max_tokens);
-  for (int32_t c = 0; c < r.spec.choices; ++c) {
-    auto s = std::make_unique<Sequence>();
-    s->request = &r;
-    s->choice = c;
-    s->waiting_since = now;
-    s->max_drawn = max_drawn;
-    r.choices.push_back(std::move(s));
-  }
-  if (r.spec.deadline != kNever) deadlines_.emplace(r.spec.deadline, id);
+  Request& r = add_request(id, std::move(spec), now);
   // Together the choices need the prompt's pages once, and their own. Where even an empty pool lacks these, each goes by itself.
   const Sequence& first = *r.choices.front();
   const int64_t own = pages_wanted(first) - shared_prompt_pages(r);
@@ -168,10 +152,73 @@ Status Scheduler::submit(RequestId id, RequestSpec spec, Time now) {
     waiting_.insert(choice.get());
     ++never_run_;
   }
-  ++metrics_.submitted;
-  requests_.emplace(id, std::move(request));
   update_gauges();
   return {};
+}
+
+Request& Scheduler::add_request(RequestId id, RequestSpec spec, Time now) {
+  auto request = std::make_unique<Request>();
+  Request& r = *request;
+  r.id = id;
+  r.spec = std::move(spec);
+  r.arrival = arrivals_++;
+  r.salt = r.spec.cache_prompt ? r.spec.salt : kPrivate | r.arrival;
+  r.unfinished = r.present = r.spec.choices;
+  const int64_t room = options_.context_tokens - r.prompt_tokens();
+  const int64_t max_drawn = r.spec.prompt_only ? 1 : r.spec.max_tokens == kUnlimited ? room : std::min(room, r.spec.max_tokens);
+  for (int32_t c = 0; c < r.spec.choices; ++c) {
+    auto s = std::make_unique<Sequence>();
+    s->request = &r;
+    s->choice = c;
+    s->waiting_since = now;
+    s->max_drawn = max_drawn;
+    r.choices.push_back(std::move(s));
+  }
+  if (r.spec.deadline != kNever) deadlines_.emplace(r.spec.deadline, id);
+  ++metrics_.submitted;
+  requests_.emplace(id, std::move(request));
+  return r;
+}
+
+void Scheduler::land(RequestId id, RequestSpec spec, LandedPrompt prompt, Time now) {
+  BATON_CHECK_MSG(!requests_.contains(id), "request {} was submitted twice", id);
+  BATON_CHECK(spec.choices == 1 && !spec.prompt_only && prompt.slot >= 0 && options_.look_ahead == 0);
+  Request& r = add_request(id, std::move(spec), now);
+  BATON_CHECK(std::ssize(prompt.pages) * cache::kPageUnits >= r.prompt_tokens());
+  Sequence& s = *r.choices.front();
+  give_buffers(s);
+  s.pages.assign(prompt.pages.begin(), prompt.pages.end());
+  s.tree_pages = prompt.tree_pages;
+  s.node = prompt.node;
+  s.slot = prompt.slot;
+  s.computed = s.completed_rows = r.prompt_tokens();
+  s.cached_tokens = prompt.cached_tokens;
+  s.snapshot_pages = static_cast<int32_t>(s.pages.size());
+  s.state = State::kDecode;
+  s.has_run = s.landed = true;
+  metrics_.prompt_tokens += r.prompt_tokens();
+  running_.push_back(&s);
+  landed_.push_back(&s);
+  update_gauges();
+}
+
+Scheduler::Holding Scheduler::holding(RequestId id) const {
+  const auto found = requests_.find(id);
+  BATON_CHECK(found != requests_.end() && found->second->spec.prompt_only);
+  const Sequence& s = *found->second->choices.front();
+  return {s.slot, s.pages, s.cached_tokens};
+}
+
+void Scheduler::let_go(RequestId id) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return;
+  finish_all(*found->second, FinishReason::kStop);
+  sweep();
+  update_gauges();
+}
+
+int32_t Scheduler::growing() const {
+  return static_cast<int32_t>(std::count_if(running_.begin(), running_.end(), [this](const Sequence* s) { return will_grow(*s); }));
 }
 
 void Scheduler::cancel(RequestId id) {
@@ -237,10 +284,10 @@ void Scheduler::update_gauges() {
   m.pages_evicted = memory_.evicted_pages();
 }
 
-void Scheduler::check_invariants() const {
+void Scheduler::check_invariants(const Others& others) const {
   memory_.check_invariants();
-  int64_t held = memory_.retiring_pages();
-  int64_t slots = 0;
+  int64_t held = memory_.retiring_pages() + others.pages;
+  int64_t slots = others.slots;
   int64_t host_slots = 0;
   int32_t fresh = 0;
   const auto count = [&](const Sequence& s) {

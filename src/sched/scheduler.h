@@ -55,6 +55,28 @@ class Scheduler {
   // `spec` has passed check(). kExhausted if the queue is full; nothing is kept of it then.
   Status submit(RequestId id, RequestSpec spec, Time now);
 
+  // A request whose prompt was computed elsewhere and is in memory already: its pages, of which the first tree_pages belong to the tree, a
+  // lease on the last of these, and a slot with its state and last hidden row. All of that is the scheduler's from now on.
+  struct LandedPrompt {
+    int32_t slot = -1;
+    std::vector<int32_t> pages;
+    int32_t tree_pages = 0;
+    cache::Node node = cache::kRoot;
+    int64_t cached_tokens = 0;  // for its usage
+  };
+  // `spec` has passed check() and has one choice. Not with look_ahead: those who bring prompts know pages by their own tokens alone.
+  void land(RequestId id, RequestSpec spec, LandedPrompt prompt, Time now);
+
+  // Where a request that is prompt_only is, from its first event with `computed` to its end.
+  struct Holding {
+    int32_t slot;
+    std::span<const int32_t> pages;
+    int64_t cached_tokens;
+  };
+  Holding holding(RequestId id) const;
+  // It is not needed any more: ends with kStop.
+  void let_go(RequestId id);
+
   // Ends what is left of a request, in whatever state; no effect on one that is over.
   void cancel(RequestId id);
   // Ends one choice, of which a token has been delivered, as if that had been a stop token: for ends that the caller finds in the text.
@@ -85,12 +107,26 @@ class Scheduler {
   int32_t flush_cache() { return memory_.flush(); }
   const Metrics& metrics() const { return metrics_; }
   const SchedulerOptions& options() const { return options_; }
+  // For whoever brings prompts here that were computed elsewhere, from the scheduler's own pools.
+  Memory& memory() { return memory_; }
+  const Memory& memory() const { return memory_; }
+  // Pages that should stay within reach: one for each sequence that will grow.
+  int32_t growing() const;
 
-  // Recomputes what is kept incrementally and stops the process on a difference. For tests; slow.
-  void check_invariants() const;
+  // Recomputes what is kept incrementally and stops the process on a difference. For tests; slow. `others`: what is held from the pools by
+  // others than the scheduler.
+  struct Others {
+    int32_t pages = 0;
+    int32_t slots = 0;
+  };
+  void check_invariants(const Others& others) const;
+  void check_invariants() const { check_invariants(Others{}); }
 
  private:
   explicit Scheduler(const SchedulerOptions& options);
+  Request& add_request(RequestId id, RequestSpec spec, Time now);
+  void bind_landed(Cycle& cycle);
+  void bind(const Sequence& s, Cycle& cycle);
 
   // What a planned cycle leaves to be done at its completion.
   struct Planned {
@@ -151,6 +187,7 @@ class Scheduler {
 
   // completion.cc
   void cache_pages(Sequence& s, int64_t computed);
+  void tell_computed(const Sequence& s, int64_t computed);
   void activate(Sequence& fork);
   void deliver(const Planned::Source& from, const Drawn& drawn, size_t draw);
   void deliver(Sequence& s, int32_t token, int32_t index);
@@ -182,6 +219,7 @@ class Scheduler {
   std::set<std::pair<Time, RequestId>> deadlines_;  // of the requests that are not over
   std::vector<Event> events_;
   std::vector<TableEdit> pending_edits_;  // for the next cycle
+  std::vector<Sequence*> landed_;         // since the last one
   Planned planned_cycles_[kCyclesInFlight];
   speculate::CycleCosts cycle_costs_;
   int64_t planned_ = 0;         // number of the last planned cycle, or of the one being planned

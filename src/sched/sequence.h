@@ -17,8 +17,9 @@ namespace baton::sched {
 //      ^ \             |  \ (from any state)        |                                           ^
 //      |  `------------|---`------------------------|-------------------------------------------'
 //      '--- retract ---'----------------------------'
-// Choices behind the first are admitted with it as kAwaitFork and become kDecode when the prompt is computed.
-enum class State : uint8_t { kWaiting, kPrefill, kAwaitFork, kDecode, kDraining };
+// Choices behind the first are admitted with it as kAwaitFork and become kDecode when the prompt is computed. What is prompt_only becomes
+// kComputed then, until it is let go; what lands with its prompt computed starts as kDecode.
+enum class State : uint8_t { kWaiting, kPrefill, kAwaitFork, kComputed, kDecode, kDraining };
 
 struct Request;
 
@@ -37,6 +38,7 @@ struct Sequence {
   Time waiting_since = 0;
   Time waited = 0;  // until it was admitted first
   bool has_run = false;
+  bool landed = false;  // its first draw, from the hidden row in its slot, is not planned yet
 
   std::vector<int32_t> tokens;  // prompt and what was drawn, as far as the host has seen it; empty until it is admitted first
   int64_t drawn = 0;            // tokens planned, at least; those in flight are not in `tokens` yet
