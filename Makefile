@@ -36,7 +36,7 @@ help:
 	@echo '             (TARGETS=... builds only these, TESTS=regex runs only these)'
 	@echo 'make cuda    build with the CUDA backend (needs nvcc)'
 	@echo 'make fuzz    every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
-	@echo 'make soak    every test SOAK_REPEATS=$(SOAK_REPEATS) times, then ten minutes a fuzzer; for a free evening'
+	@echo 'make soak    every test SOAK_REPEATS=$(SOAK_REPEATS) times, ten million simulated requests, ten minutes a fuzzer; for a free evening'
 	@echo 'make bench   speed of the CPU backend beside the floor of this machine'
 	@echo 'make tidy    clang-tidy, slow'
 	@echo 'make clean   remove build/'
@@ -113,6 +113,7 @@ fuzz: | build_folder
 
 soak: build
 	@ctest --preset release --repeat until-fail:$(SOAK_REPEATS)
+	@$(BATON) simulate --seed $$(date +%s)000 --hours 1500 --coverage
 	@BATON_XGRAMMAR=build/xgrammar build/release/bin/grammar_check --schemas 10000 --tools 3000
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600
 

@@ -86,7 +86,7 @@ TEST_F(CommandLine, SaysWhatItIs) {
   EXPECT_TRUE(version.out.starts_with("baton ")) << version.out;
   const Outcome help = run({"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* command : {"bench", "eval", "generate", "inspect", "render", "synth", "tokenize"}) {
+  for (const char* command : {"bench", "eval", "generate", "inspect", "render", "simulate", "synth", "tokenize"}) {
     EXPECT_NE(help.out.find(command), std::string::npos);
     EXPECT_EQ(run({command, "--help"}).exit_code, 0);
   }
@@ -391,6 +391,20 @@ TEST_F(CommandLine, DamagedSmallTensorsAreNamed) {
 TEST_F(CommandLine, PipesInPlaceOfFilesDoNotHang) {
   ASSERT_EQ(::mkfifo(path("config.json").c_str(), 0600), 0);
   expect_failure({"inspect", path("")}, {"config.json", "not a regular file"});
+}
+
+TEST_F(CommandLine, SimulatesWorldsByTheirSeeds) {
+  const Outcome o = run({"simulate", "--seed", "3", "--hours", "2", "--until-ms", "60000"});
+  EXPECT_EQ(o.exit_code, 0) << o.err;
+  EXPECT_NE(o.out.find("worlds 2,"), std::string::npos) << o.out;
+  const Outcome traced =
+      run({"simulate", "--seed", "3", "--until-ms", "60000", "--only-requests", "0,2", "--without", "loss,cancel", "--trace"});
+  EXPECT_EQ(traced.exit_code, 0) << traced.err;
+  EXPECT_NE(traced.out.find("requests 2:"), std::string::npos) << traced.out;
+  EXPECT_NE(run({"simulate", "--without", "gremlins"}).err.find("there is no fault 'gremlins'; there are loss, double"), std::string::npos);
+  EXPECT_NE(run({"simulate", "--only-requests", "x"}).err.find("--only-requests: 'x' is not a number"), std::string::npos);
+  EXPECT_EQ(run({"simulate", "--until-ms", "2", "--coverage"}).exit_code, 1);
+  EXPECT_EQ(run({"simulate", "--hours", "0"}).exit_code, 2);
 }
 
 TEST_F(CommandLine, AClosedStandardErrorChangesNoExitCode) {

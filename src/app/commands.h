@@ -19,6 +19,7 @@ void add_inspect(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_render(CLI::App& app, int& exit_code);
 void add_serve(CLI::App& app, int& exit_code);
+void add_simulate(CLI::App& app, int& exit_code);
 void add_synth(CLI::App& app, int& exit_code);
 void add_tokenize(CLI::App& app, int& exit_code);
 

@@ -36,6 +36,7 @@ int run(int argc, char** argv) {
   add_plan(app, exit_code);
   add_render(app, exit_code);
   add_serve(app, exit_code);
+  add_simulate(app, exit_code);
   add_synth(app, exit_code);
   add_tokenize(app, exit_code);
   try {

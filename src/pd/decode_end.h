@@ -123,8 +123,9 @@ class DecodeEnd {
   int32_t held_pages() const;
   int32_t held_slots() const;
   int32_t leases() const;
-  // The order that a write for `ticket` into `landing` belongs to may still be written to.
+  // A write of this order may land in this page (-1: in the slot).
   bool may_be_written(Ticket ticket, int32_t landing, int32_t page) const;
+  OrderState state(int32_t landing) const { return orders_[static_cast<size_t>(landing)].state; }
   void check_invariants() const;
 
  private:

@@ -29,7 +29,7 @@ struct Landing {
 
 class LandingZone {
  public:
-  // All outlive the zone. `match_margin_pages`: 1 with an MTP layer, as in the scheduler.
+  // All outlive the zone. `match_margin_pages` come off every match.
   LandingZone(cache::IdPool& pages, cache::IdPool& slots, cache::PrefixTree& tree, int32_t match_margin_pages = 0);
 
   // A slot and the pages that are missing, at the expense of the least recently used cached ones if need be; `keep_pages` stay within

@@ -66,12 +66,12 @@ void PrefillEnd::handle(Client& c, const Order& m, Time now) {
   if (!meant(m)) {
     ++metrics_.contradictions;
     j.stopped = true;
-    return end(id, j, JobState::kFailed);
   }
   j.deadline = m.within >= kNever - now ? kNever : now + m.within;
   j.sent_pages = m.matched_pages;
   transitions_.move(j.state, JobState::kQueued);
   ++metrics_.active;
+  if (j.stopped) return revoke(id, j, JobState::kFailed);
   actions_.emplace_back(StartJob{id, m.tokens, m.salt, m.cache});
 }
 

@@ -46,7 +46,7 @@ constexpr bool may_follow(OrderState from, OrderState to) {
 constexpr bool may_follow(JobState from, JobState to) {
   using S = JobState;
   switch (from) {
-    case S::kNone: return to == S::kQueued || to == S::kRevoked || to == S::kFailed;
+    case S::kNone: return to == S::kQueued || to == S::kRevoked;
     case S::kQueued: return to == S::kComputing || to == S::kRevoking;
     case S::kComputing: return to == S::kSending || to == S::kRevoking;
     case S::kSending: return to == S::kDone || to == S::kRevoking;
