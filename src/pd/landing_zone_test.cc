@@ -91,6 +91,21 @@ TEST(LandingZone, EqualPagesThatCameMeanwhileAreShared) {
   EXPECT_EQ(m.pages.held_count() + m.tree.locked_count(), 0);
 }
 
+TEST(LandingZone, ManyRequestsHoldTheirCommonBeginningOnce) {
+  constexpr int32_t kRequests = 6;
+  Memory m(32, kRequests);
+  std::vector<Landing> all(kRequests);
+  for (int32_t i = 0; i < kRequests; ++i) {
+    std::vector<int32_t> prompt = tokens(64 * 5);
+    for (int32_t k = 0; k < 128; ++k) prompt.push_back(1000 * (i + 1) + k);
+    Landing& l = all[static_cast<size_t>(i)];
+    ASSERT_TRUE(m.zone.reserve(0, prompt, true, 0, l));
+    m.zone.commit(0, prompt, true, l);
+  }
+  EXPECT_EQ(m.tree.size(), 5 + kRequests * 2);
+  EXPECT_EQ(m.slots.held_count(), kRequests);
+}
+
 TEST(LandingZone, PrivateRequestsLeaveNothing) {
   Memory m(4);
   Landing l;

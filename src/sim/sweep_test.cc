@@ -13,7 +13,7 @@ TEST(Sweep, NoInvariantIsBroken) {
   const char* given = std::getenv("BATON_SEED");
   const char* wanted = std::getenv("BATON_WORLDS");
   const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  const int64_t worlds = wanted != nullptr ? std::atoll(wanted) : 20;
+  const int64_t worlds = wanted != nullptr ? std::atoll(wanted) : 10;
   std::printf("BATON_SEED=%lu\n", seed);
   for (int64_t i = 0; i < worlds; ++i) {
     WorldOptions o;

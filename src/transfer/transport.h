@@ -1,0 +1,92 @@
+// Writing into another process's memory: pages and slots that both have registered, one part at a time, each part with a checksum.
+//
+// A process enters with its memory and how that is laid out. A part is a list of pages, or a slot; it is posted, crosses, and is over: the
+// sender hears so, the receiver gets the part's tag behind its bytes. Parts are counted, not ordered: they may overtake each other.
+//
+// Whoever posts keeps the source as it is until the part is over. Whoever receives knows from its own protocol which parts may still come;
+// what a process that has left was sent goes nowhere, and its sender hears of a failure.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "transfer/slices.h"
+
+namespace baton::transfer {
+
+// A process: `epoch` tells it from others that ran at the same address before.
+struct Agent {
+  uint32_t instance = 0;
+  uint64_t epoch = 0;
+  auto operator<=>(const Agent&) const = default;
+};
+
+// Equal objects, one behind the other, that may be written from outside.
+struct Region {
+  std::byte* data = nullptr;
+  int64_t object_bytes = 0;
+  int32_t objects = 0;
+};
+
+// A run of a slot with the part that it belongs to: a bit that the caller chose.
+struct SlotRun {
+  Run run;
+  uint32_t part = 1;
+};
+
+struct Memory {
+  Region pages;
+  Region slots;
+  std::vector<Run> page_runs;
+  std::vector<SlotRun> slot_runs;
+};
+
+struct Part {
+  Agent from;
+  Agent to;
+  std::vector<int32_t> from_pages = {};
+  std::vector<int32_t> to_pages = {};  // as many
+  int32_t from_slot = -1;              // -1: no slot
+  int32_t to_slot = -1;
+  uint32_t slot_parts = 0;
+  uint64_t tag = 0;  // the caller's; comes back with what follows from the part
+};
+
+// The part is over, as its sender hears it.
+struct Completion {
+  uint64_t tag = 0;
+  Agent from;
+  bool ok = false;        // everything is there
+  uint64_t checksum = 0;  // of what was sent
+};
+// The part is there, as its receiver hears it.
+struct Arrival {
+  uint64_t tag = 0;
+  Agent from;
+  Agent to;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  // kInvalid: the layouts of two processes have nothing in common. Memory outlives the process's stay.
+  virtual Status enter(Agent agent, Memory memory) = 0;
+  virtual void leave(Agent agent) = 0;
+
+  // kNotFound: one of the two is not here. Ids that the regions do not have are a defect.
+  virtual Status post(const Part& part) = 0;
+  // Moves on what was posted. What came of it is in arrivals() and completions() until the next call.
+  virtual void progress() = 0;
+  virtual std::span<const Arrival> arrivals() const = 0;
+  virtual std::span<const Completion> completions() const = 0;
+
+  // Of what lies in the receiver's memory, the same number as the sender's if it is the same: pages in order, or a slot's parts.
+  virtual uint64_t checksum(Agent agent, std::span<const int32_t> pages, int32_t slot, uint32_t slot_parts) const = 0;
+};
+
+}  // namespace baton::transfer
