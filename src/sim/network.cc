@@ -59,7 +59,10 @@ void World::land(const Posted& posted) {
     if (!is_up(posted.from)) return;
     if (luck_.chance(0.3)) return over(posted, false);
     auto again = std::make_shared<Posted>(posted);
-    return put(until + luck_.below(10) * kMillisecond, -1, 0, [this, again] { land(*again); });
+    // Tries end with the process: what it posted is not written long after its death, which is what `linger` relies on.
+    return put(until + luck_.below(10) * kMillisecond, -1, 0, [this, again] {
+      if (is_up(again->from)) land(*again);
+    });
   }
   if (!is_up(posted.write.to)) return over(posted, false);
   write(posted, static_cast<DecodeNode&>(*at(to).node));

@@ -23,6 +23,15 @@ TEST(Sweep, NoInvariantIsBroken) {
   }
 }
 
+// Worlds in which something once went wrong. 1005: a write that a partition had held up landed minutes after the death of its sender.
+TEST(Sweep, WorldsThatWentWrongOnce) {
+  for (const uint64_t seed : {1005}) {
+    WorldOptions o;
+    o.seed = seed;
+    EXPECT_EQ(run_apart(o).violation, "") << command_line(o);
+  }
+}
+
 // Everything that may happen does, sooner or later: all transitions, all faults, and what is rare.
 TEST(Sweep, EverythingHappens) {
   Tally tally;
