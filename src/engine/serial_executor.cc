@@ -186,6 +186,7 @@ void SerialExecutor::move(const Move& m) {
         backend_.copy_on_device(slots().slot(m.to) + c.slot_offset, snapshots_.data() + m.from * snapshot + c.snapshot_offset, c.bytes);
       return;
     case MoveKind::kSnapshot:
+      if (m.at >= 0 && lengths_[static_cast<size_t>(m.from)] != m.at) return;
       true_state(m.from);
       for (const cache::Registry::Copy& c : registry_.snapshot_copies())
         backend_.copy_on_device(snapshots_.data() + m.to * snapshot + c.snapshot_offset, slots().slot(m.from) + c.slot_offset, c.bytes);
@@ -252,7 +253,10 @@ void SerialExecutor::draft(const Cycle& cycle) {
   const auto wanted = [&](size_t i) {
     const Run& run = runs_[i];
     if (!run.decodes || run.rows.row_count == 0) return 0;
-    return speculate::drafts_that_fit(cycle.rows[i].count - 1, run.rows.position, limits_[static_cast<size_t>(run.rows.slot)]);
+    const int32_t edge = cycle.rows[i].edge;
+    int32_t end = limits_[static_cast<size_t>(run.rows.slot)];
+    if (run.rows.position < edge) end = std::min(end, edge);
+    return speculate::drafts_that_fit(cycle.rows[i].count - 1, run.rows.position, end);
   };
   for (size_t i = 0; i < runs_.size(); ++i)
     if (wanted(i) > 0) drafting_.push_back(i);

@@ -45,15 +45,26 @@ void Scheduler::complete(const Drawn& drawn) {
                          .score = static_cast<int32_t>(i),
                          .usage = {s.request->prompt_tokens(), s.cached_tokens, 0, s.waited}});
   for (size_t i = 0; i < results; ++i) deliver(p.draws[i], drawn, i);
-  for (const Planned::Shot& shot : p.shots) {
-    const Sequence& s = *shot.sequence;
-    if (s.tree_pages >= shot.pages)
-      memory_.snapshots.attach(s.pages[static_cast<size_t>(shot.pages) - 1], shot.snapshot);
-    else
-      memory_.snapshots.release(shot.snapshot);  // retracted meanwhile
-  }
+  for (const Planned::Shot& shot : p.shots) complete(shot);
   sweep();
   update_gauges();
+}
+
+void Scheduler::complete(const Planned::Shot& shot) {
+  Sequence& s = *shot.sequence;
+  // Retracted meanwhile, or the cycle did not end there.
+  if (s.tree_pages < shot.pages || (shot.moves && s.completed_rows != shot.pages * kPageUnits))
+    return memory_.snapshots.release(shot.snapshot);
+  if (shot.moves) {
+    drop_moving(s);
+    if (s.state != State::kDraining) {
+      if (s.moving_pages == 0) ++moving_;
+      s.moving_pages = shot.pages;
+      s.moving_snapshot = shot.snapshot;
+    }
+    ++metrics_.snapshots_taken;
+  }
+  memory_.snapshots.attach(s.pages[static_cast<size_t>(shot.pages) - 1], shot.snapshot);
 }
 
 // Nobody knows what a failed cycle left behind: all that has run ends, and nothing of the caches is used again. That goes for the cycles

@@ -37,6 +37,7 @@ struct Move {
   MoveKind kind;
   int32_t from;
   int32_t to;
+  int32_t at = -1;  // of kSnapshot: only if the slot has exactly so many rows then; -1: whatever it has
 };
 
 // Entry `index` of a slot's page table. Tables stay as they are between edits.
@@ -66,6 +67,7 @@ struct Rows {
   int32_t
       ids_begin;     // into Cycle::ids; kDrawnToken: a row of the token that the slot drew last, and up to count - 1 drafted ones behind it
   int32_t next = 0;  // the token behind the last row; kDrawnToken: what is drawn from it
+  int32_t edge = 0;  // rows of drawn tokens that begin before this position end there at the latest; 0: anywhere
 };
 inline constexpr int32_t kDrawnToken = -1;
 inline constexpr int32_t kSlotRow = -1;

@@ -118,7 +118,9 @@ class FakeDevice {
     switch (m.kind) {
       case MoveKind::kClearSlot: at(slots_, m.to).state.clear(); return;
       case MoveKind::kRestore: at(slots_, m.to).state = at(snapshots_, m.from); return;
-      case MoveKind::kSnapshot: at(snapshots_, m.to) = at(slots_, m.from).state; return;
+      case MoveKind::kSnapshot:
+        if (m.at < 0 || at(slots_, m.from).state.size() == static_cast<size_t>(m.at)) at(snapshots_, m.to) = at(slots_, m.from).state;
+        return;
       case MoveKind::kForkSlot: at(slots_, m.to).state = at(slots_, m.from).state; return;
       case MoveKind::kCopyPage: at(pages_, m.to) = at(pages_, m.from); return;
       case MoveKind::kSlotToHost: at(host_slots_, m.to) = at(slots_, m.from).state; return;
@@ -186,7 +188,9 @@ class FakeDevice {
     const bool decodes = r.ids_begin == kDrawnToken;
     int32_t drafts = 0, right = 0;
     if (decodes && from.ran && r.count > 1) {
-      const auto room = static_cast<int32_t>(std::min<size_t>(from.rows_limit - from.state.size(), static_cast<size_t>(r.count) - 1));
+      size_t end = from.rows_limit;
+      if (from.state.size() <= static_cast<size_t>(r.edge)) end = std::min(end, static_cast<size_t>(r.edge));
+      const auto room = static_cast<int32_t>(std::min<size_t>(end - from.state.size(), static_cast<size_t>(r.count) - 1));
       drafts = static_cast<int32_t>(random_() % 4 == 0 ? random_() % static_cast<uint64_t>(room + 1) : static_cast<uint64_t>(room));
       right = static_cast<int32_t>(random_() % static_cast<uint64_t>(drafts + 1));
     }

@@ -118,6 +118,7 @@ void Scheduler::plan_decode(Cycle& cycle) {
     BATON_CHECK(s->tree_pages * kPageUnits <= s->computed);
     const auto drafts = static_cast<int32_t>(std::min<int64_t>(drafts_for(*s), rows_at_hand - 1));
     cycle.rows.push_back({s->slot, static_cast<int32_t>(s->computed), 1 + drafts, kDrawnToken, kDrawnToken});
+    if (options_.drafts > 0) wait_for_edge(*s, cycle.rows.back(), cycle);
     ++s->computed;
     s->drafts += drafts;
     plan_draw(*s, static_cast<int32_t>(cycle.rows.size()) - 1, true, drafts, cycle);
@@ -236,18 +237,39 @@ void Scheduler::take_snapshot(Sequence& s, Cycle& cycle) {
 // the last one is worth its memory, so it moves along, one for each sequence and in half of the pool at most: the other half is for what
 // prompts leave behind, which many share.
 void Scheduler::move_snapshot(Sequence& s, Cycle& cycle) {
-  if (s.computed % kPageUnits != 0 || !options_.cache_generated) return;
+  if (s.computed % kPageUnits != 0 || !may_move(s, s.computed)) return;
   const auto pages = static_cast<int32_t>(s.computed / kPageUnits);
-  if (s.moving_pages == 0) {
-    if (!worth_snapshot(s, s.computed) || moving_ >= memory_.snapshots.pool().capacity() / 2) return;
-    ++moving_;
-  } else if (s.moving_snapshot != cache::kNoSnapshot) {
-    // Its place is known as long as it is there; another sequence may have got it since.
-    const cache::Node node = s.moving_pages <= s.tree_pages ? s.pages[static_cast<size_t>(s.moving_pages) - 1] : cache::kRoot;
-    if (node != cache::kRoot && memory_.snapshots.of(node) == s.moving_snapshot) memory_.snapshots.drop(node);
-  }
+  if (s.moving_pages == 0) ++moving_;
+  drop_moving(s);
   s.moving_pages = pages;
   s.moving_snapshot = shoot(s, pages, cycle) ? planned(planned_).shots.back().snapshot : cache::kNoSnapshot;
+}
+
+bool Scheduler::may_move(const Sequence& s, int64_t edge) const {
+  if (!options_.cache_generated) return false;
+  return s.moving_pages > 0 || (worth_snapshot(s, edge) && moving_ < memory_.snapshots.pool().capacity() / 2);
+}
+
+void Scheduler::drop_moving(Sequence& s) {
+  if (s.moving_pages == 0 || s.moving_snapshot == cache::kNoSnapshot) return;
+  // Its place is known as long as it is there; another sequence may have got it since.
+  const cache::Node node = s.moving_pages <= s.tree_pages ? s.pages[static_cast<size_t>(s.moving_pages) - 1] : cache::kRoot;
+  if (node != cache::kRoot && memory_.snapshots.of(node) == s.moving_snapshot) memory_.snapshots.drop(node);
+}
+
+// With drafts nobody knows where a cycle ends. One that may reach the next page edge does not go beyond it, and leaves its state behind if it
+// ends there.
+void Scheduler::wait_for_edge(Sequence& s, Rows& rows, Cycle& cycle) {
+  const int64_t edge = (s.computed / kPageUnits + 1) * kPageUnits;
+  if (s.computed + s.drafts + rows.count < edge || !may_move(s, edge)) return;
+  const int32_t snapshot = memory_.snapshots.take();
+  if (snapshot == cache::kNoSnapshot) {
+    ++metrics_.snapshots_skipped;
+    return;
+  }
+  rows.edge = static_cast<int32_t>(edge);
+  cycle.after.push_back({MoveKind::kSnapshot, s.slot, snapshot, rows.edge});
+  planned(planned_).shots.push_back({&s, static_cast<int32_t>(edge / kPageUnits), snapshot, true});
 }
 
 bool Scheduler::shoot(Sequence& s, int32_t pages, Cycle& cycle) {
@@ -257,7 +279,7 @@ bool Scheduler::shoot(Sequence& s, int32_t pages, Cycle& cycle) {
     return false;
   }
   cycle.after.push_back({MoveKind::kSnapshot, s.slot, snapshot});
-  planned(planned_).shots.push_back({&s, pages, snapshot});
+  planned(planned_).shots.push_back({&s, pages, snapshot, false});
   ++metrics_.snapshots_taken;
   return true;
 }

@@ -143,6 +143,7 @@ class Scheduler {
       Sequence* sequence;
       int32_t pages;  // of the prefix whose state it is
       int32_t snapshot;
+      bool moves;  // along with a text, if a cycle ends there, which is not known yet
     };
     std::vector<End> ends;
     std::vector<Shot> shots;
@@ -183,6 +184,10 @@ class Scheduler {
   void take_snapshot(Sequence& s, Cycle& cycle);
   void move_snapshot(Sequence& s, Cycle& cycle);
   bool shoot(Sequence& s, int32_t pages, Cycle& cycle);
+  void wait_for_edge(Sequence& s, Rows& rows, Cycle& cycle);
+  void drop_moving(Sequence& s);
+  bool may_move(const Sequence& s, int64_t edge) const;
+  void complete(const Planned::Shot& shot);
   Planned& planned(int64_t cycle) { return planned_cycles_[static_cast<size_t>(cycle % kCyclesInFlight)]; }
 
   // completion.cc

@@ -179,9 +179,9 @@ TEST(Speculation, ChoicesForkedFromOnePromptDraftEachForItself) {
 }
 
 TEST(Speculation, WithMtpColdAndWarmAloneAndTogetherAreWhatTheyAreWithout) {
-  const std::vector<RequestSpec> all = specs(32, 25);
-  const std::vector<Answer> wanted = plain(all);
   for (const int32_t running : {1, 32}) {
+    const std::vector<RequestSpec> all = specs(running == 1 ? 6 : 32, 25);
+    const std::vector<Answer> wanted = plain(all);
     World w(with_mtp(options(running)), kFolder);
     expect_equal(w.ask_all(all), wanted, fmt::format("cold, {} at once", running).c_str());
     const int64_t before = w.metrics().tokens_matched_state;
@@ -234,6 +234,31 @@ TEST(Speculation, ThoseWhoAreCancelledLeaveTheOthersAsTheyAre) {
   const sched::Metrics m = w.metrics();
   EXPECT_EQ(m.pages_held, 0);
   EXPECT_EQ(m.slots_free, m.slots);
+}
+
+// Each turn starts behind the answer of the one before, from a state that was left at a page edge, where a block ended for its sake.
+TEST(Speculation, TheNextTurnOfAConversationStartsBehindTheAnswer) {
+  World w(with_mtp(options(4)), kFolder);
+  std::vector<RequestSpec> turns = specs(4, 29);
+  for (RequestSpec& s : turns) {
+    s.prompt.resize(std::min<size_t>(s.prompt.size(), 100));
+    s.max_tokens = 120;
+  }
+  for (int turn = 0; turn < 3; ++turn) {
+    const std::vector<Answer> wanted = plain(turns);
+    const std::vector<Answer> got = w.ask_all(turns);
+    expect_equal(got, wanted, fmt::format("turn {}", turn).c_str());
+    for (size_t i = 0; i < turns.size(); ++i) {
+      RequestSpec& s = turns[i];
+      const auto before = std::ssize(s.prompt);
+      if (turn > 0) {
+        EXPECT_EQ(got[i].usage[0].cached_tokens, (before - 5 - 1) / 64 * 64) << "turn " << turn << " of conversation " << i;
+      }
+      s.prompt.insert(s.prompt.end(), got[i].tokens[0].begin(), got[i].tokens[0].end());
+      for (int32_t k = 0; k < 5; ++k) s.prompt.push_back(k);
+    }
+    for (RequestSpec& s : turns) s.max_tokens = std::min<int64_t>(120, 511 - std::ssize(s.prompt));
+  }
 }
 
 // What a drafter drafts, by position.
