@@ -111,6 +111,11 @@ Status evaluate_all(const Arguments& a) {
     if (o.failure.empty()) o.right = evaluate::is_right(questions[i], o.answer);
   }
   fmt::print("{}", evaluate::text_of(report));
+  if (const speculate::Metrics m = answerer->speculation(); m.blocks > 0) {
+    fmt::print("accepted length {:.2f}: {} of {} drafted tokens in {} blocks\n", m.accepted_length(), m.accepted, m.drafted, m.blocks);
+    report.settings["speculative_algorithm"] = a.flags.speculation.algorithm;
+    report.settings["accepted_length"] = m.accepted_length();
+  }
   std::fflush(stdout);
   if (json) {
     BATON_TRY(json->write(evaluate::json_of(report)));

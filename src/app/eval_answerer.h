@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "evaluate/question_set.h"
 #include "evaluate/report.h"
+#include "speculate/metrics.h"
 
 namespace baton::app {
 
@@ -35,6 +36,8 @@ class Answerer {
   // with the number of questions that are done. An error means that going on makes no sense.
   virtual Status answer(std::span<const evaluate::Question> questions, std::span<evaluate::Outcome> outcomes,
                         const std::function<void(int64_t done)>& ended) = 0;
+  // How drafts fared; without blocks where nothing was drafted, or nobody knows.
+  virtual speculate::Metrics speculation() const { return {}; }
 };
 
 // A checkpoint's folder with its tokenizer and chat template, on this machine's CPU.

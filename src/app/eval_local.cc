@@ -120,8 +120,12 @@ class LocalAnswerer final : public Answerer {
     options.context_flag = "the longest prompt plus --max-tokens";
     options.running_flag = "--parallel";
     BATON_ASSIGN(const auto local, engine::LocalEngine::open(checkpoint, options));
-    return run(*model, local->engine(), questions, outcomes, ended);
+    const Status status = run(*model, local->engine(), questions, outcomes, ended);
+    local->engine().wait_idle();
+    speculation_ = local->engine().metrics().scheduler.speculation;
+    return status;
   }
+  speculate::Metrics speculation() const override { return speculation_; }
 
  private:
   Result<int64_t> prompt_tokens(const server::ServedModel& model, const Question& q) const {
@@ -179,6 +183,7 @@ class LocalAnswerer final : public Answerer {
   std::string folder_;
   ModelFlags flags_;
   AskOptions ask_;
+  speculate::Metrics speculation_;
 };
 
 }  // namespace
