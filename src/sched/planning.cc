@@ -257,8 +257,8 @@ void Scheduler::drop_moving(Sequence& s) {
   if (node != cache::kRoot && memory_.snapshots.of(node) == s.moving_snapshot) memory_.snapshots.drop(node);
 }
 
-// With drafts nobody knows where a cycle ends. One that may reach the next page edge does not go beyond it, and leaves its state behind if it
-// ends there.
+// With drafts nobody knows where a cycle ends. One that may reach the next page edge does not go beyond it, and leaves its state behind if
+// it ends there.
 void Scheduler::wait_for_edge(Sequence& s, Rows& rows, Cycle& cycle) {
   const int64_t edge = (s.computed / kPageUnits + 1) * kPageUnits;
   if (s.computed + s.drafts + rows.count < edge || !may_move(s, edge)) return;
