@@ -1,4 +1,4 @@
-// baton generate: token ids in, token ids out, one prompt or many at once, from one checkpoint on the CPU.
+// baton generate: token ids in, token ids out, one prompt or many at once, from one checkpoint on one device.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -12,6 +12,7 @@ namespace baton::app {
 struct ModelFlags {
   int64_t prefill_tokens = 512;
   int threads = 0;  // 0: as many as cores
+  std::string device = "cpu";
   std::string isa;
   std::string dtype = "auto";
   std::string kv_cache_dtype = "auto";

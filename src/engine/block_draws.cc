@@ -56,12 +56,12 @@ void BlockDraws::run(std::span<const BlockSource> blocks, SlotSampling& sampling
   if (n > 0) {
     const MatrixView logits = this->logits(n);
     model_->head(ConstMatrixView{hidden_.data(), type, n, d, d}, logits);
-    model_->sample({.logits = logits.columns(0, vocabulary_),
-                    .rows = rows_.data(),
-                    .ids = sampled_.data(),
-                    .logprobs = any ? logprobs_.data() : nullptr,
-                    .top = top > 0 ? top_.data() : nullptr,
-                    .top_stride = top});
+    sampler_.sample({.logits = logits.columns(0, vocabulary_),
+                     .rows = rows_.data(),
+                     .ids = sampled_.data(),
+                     .logprobs = any ? logprobs_.data() : nullptr,
+                     .top = top > 0 ? top_.data() : nullptr,
+                     .top_stride = top});
   }
   result.top_stride = top;
   size_t first = 0;

@@ -11,6 +11,7 @@
 #include "engine/slot_constraints.h"
 #include "engine/slot_sampling.h"
 #include "model/glm5_next.h"
+#include "model/host_sampling.h"
 
 namespace baton::engine {
 
@@ -31,6 +32,8 @@ class BlockDraws {
   // result: tokens, ends, drafted, logprobs, top and problems, block by block; constraints and sampling have been told what counts.
   void run(std::span<const BlockSource> blocks, SlotSampling& sampling, SlotConstraints& constraints, CycleResult& result);
 
+  // With arrays of the host.
+  void sample(const ops::SampleParams& params) { sampler_.sample(params); }
   // Room for other logits meanwhile, [rows, vocabulary of the model].
   MatrixView logits(int64_t rows) const;
   int64_t most_rows() const { return most_rows_; }
@@ -38,12 +41,13 @@ class BlockDraws {
 
  private:
   BlockDraws(model::Glm5Next& model, ops::Backend& backend, int64_t rows, int64_t vocabulary)
-      : model_(&model), backend_(&backend), most_rows_(rows), vocabulary_(vocabulary) {}
+      : model_(&model), backend_(&backend), most_rows_(rows), vocabulary_(vocabulary), sampler_(model, backend) {}
 
   model::Glm5Next* model_;
   ops::Backend* backend_;
   int64_t most_rows_;
   int64_t vocabulary_;
+  model::HostSampling sampler_;
   Buffer hidden_, logits_;
   std::vector<ops::SamplingRow> rows_;
   std::vector<int32_t> sampled_;

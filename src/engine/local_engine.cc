@@ -8,6 +8,7 @@
 
 #include "engine/serial_executor.h"
 #include "ops/batch.h"
+#include "ops/cuda/open.h"
 
 namespace baton::engine {
 namespace {
@@ -59,13 +60,20 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
     return Error{Error::Kind::kInvalid,
                  fmt::format("the tokenizer's ids go up to {}, and the model's vocabulary has {}; one of them is another model's",
                              vocabulary - 1, checkpoint.config().vocab_size)};
-  const int64_t available = available_memory();
+  std::unique_ptr<LocalEngine> e(new LocalEngine());
+  int64_t available = 0;
+  if (o.device == Device::kCuda) {
+    BATON_ASSIGN(cuda::OpenedDevice opened, cuda::open_device({}));
+    e->backend_ = std::move(opened.backend);
+    available = opened.free_bytes;
+  } else {
+    e->backend_ = std::make_unique<cpu::CpuBackend>(o.backend);
+    available = available_memory();
+  }
   const int64_t memory = o.memory_bytes > 0 ? o.memory_bytes : available / 10 * 9;
   if (memory == 0) return Error{Error::Kind::kUnsupported, "the system does not say how much memory is available; give --memory"};
 
-  std::unique_ptr<LocalEngine> e(new LocalEngine());
   e->context_tokens_ = context;
-  e->backend_ = std::make_unique<cpu::CpuBackend>(o.backend);
   model::ModelOptions m;
   m.numerics = o.numerics;
   m.cache = o.cache;

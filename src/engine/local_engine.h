@@ -1,4 +1,4 @@
-// An engine on this machine's CPU: model, budget, executor and engine thread, put together from one set of options.
+// An engine on one device of this machine: model, budget, executor and engine thread, put together from one set of options.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,17 @@
 
 namespace baton::engine {
 
+enum class Device : uint8_t { kCpu, kCuda };
+
 struct LocalOptions {
-  cpu::BackendOptions backend;
+  Device device = Device::kCpu;
+  cpu::BackendOptions backend;  // of the CPU; its threads also load the weights
   model::Numerics numerics;
   model::CacheTypes cache;
   int64_t context_tokens = 0;  // 0: the model's max_position_embeddings
   int64_t vocabulary = 0;      // ids from here on are neither taken nor drawn: rows that fill up the model's matrix; 0: none do
   int32_t running = 16;        // requests that run at once
-  int64_t memory_bytes = 0;    // 0: nine tenths of what the system has available
+  int64_t memory_bytes = 0;    // 0: nine tenths of what the system, or the device, has available
   int64_t pool_tokens = cache::kAutomatic;  // automatic: what is left, at most every running request's whole context
   int32_t snapshots = cache::kAutomatic;
   int64_t host_bytes = 0;
@@ -52,7 +55,7 @@ class LocalEngine {
  private:
   LocalEngine() = default;
 
-  std::unique_ptr<cpu::CpuBackend> backend_;
+  std::unique_ptr<ops::Backend> backend_;
   std::unique_ptr<model::Glm5Next> model_;
   cache::Budget budget_;
   int64_t context_tokens_ = 0;

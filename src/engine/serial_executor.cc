@@ -333,12 +333,12 @@ void SerialExecutor::score(const Cycle& cycle, CycleResult& result) {
       const MatrixView logits = draws_->logits(n);
       float* logprobs = to.logprobs.data() + done;
       model_.head(hidden(hidden_, std::ssize(ids_)).row_range(row + done, n), logits);
-      model_.sample({.logits = logits.columns(0, draws_->vocabulary()),
-                     .rows = rows_.data(),
-                     .ids = scored_.data(),
-                     .logprobs = logprobs,
-                     .top = k > 0 ? to.top.data() + static_cast<size_t>(done) * k : nullptr,
-                     .top_stride = s.logprobs});
+      draws_->sample({.logits = logits.columns(0, draws_->vocabulary()),
+                      .rows = rows_.data(),
+                      .ids = scored_.data(),
+                      .logprobs = logprobs,
+                      .top = k > 0 ? to.top.data() + static_cast<size_t>(done) * k : nullptr,
+                      .top_stride = s.logprobs});
       for (int64_t j = 0; j < n; ++j) {
         if (scored_[static_cast<size_t>(j)] == ids[j]) continue;
         const bool impossible = scored_[static_cast<size_t>(j)] >= 0;  // minus infinity cannot be biased away

@@ -1,4 +1,4 @@
-// Runs cycles on a backend whose memory the host can read, the CPU: one after the other, each to its end, on a thread of its own.
+// Runs cycles on a backend: one after the other, each to its end, on a thread of its own.
 //
 // A cycle: fold (rows of the one before that count), draft, verify, draws and what of them counts, commit (the drafter is told). A slot's
 // place, which the scheduler knows only at least, is here.

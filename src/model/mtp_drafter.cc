@@ -52,7 +52,7 @@ Result<std::unique_ptr<MtpDrafter>> MtpDrafter::create(Glm5Next& target, ops::Ba
 
 MtpDrafter::MtpDrafter(Glm5Next& target, ops::Backend& backend, const DrafterNeeds& needs, int64_t vocabulary)
     : target_(target), backend_(backend), needs_(needs), vocabulary_(vocabulary),
-      seed_(seed_layout(target.config(), target.numerics().activation, target.options().max_pages)) {
+      seed_(seed_layout(target.config(), target.numerics().activation, target.options().max_pages)), sampler_(target, backend) {
   const auto n = static_cast<size_t>(target.options().max_sequences);
   staging_.resize(n * static_cast<size_t>(3 + kHeader));
   sampling_.resize(n);
@@ -95,7 +95,7 @@ void MtpDrafter::sample(int64_t n) {
   const int64_t v = target_.config().vocab_size;
   const MatrixView logits{logits_.data(), DType::kF32, n, v, v};
   target_.head(hidden(n), logits);
-  target_.sample({.logits = logits.columns(0, vocabulary_), .rows = sampling_.data(), .ids = sampled_.data()});
+  sampler_.sample({.logits = logits.columns(0, vocabulary_), .rows = sampling_.data(), .ids = sampled_.data()});
 }
 
 void MtpDrafter::draft(const DraftInput& input, int32_t* ids, int64_t stride) {

@@ -10,6 +10,7 @@
 
 #include "model/drafter.h"
 #include "model/glm5_next.h"
+#include "model/host_sampling.h"
 
 namespace baton::model {
 
@@ -50,6 +51,7 @@ class MtpDrafter final : public Drafter {
   Buffer selection_;  // of max_rows rows
   Buffer logits_;     // [max_sequences, vocabulary of the model]
   Buffer arrays_;     // int32: ids | sequences | row_sequence | positions of a step
+  HostSampling sampler_;
   std::vector<int32_t> staging_;
   std::vector<ops::SamplingRow> sampling_;
   std::vector<int32_t> sampled_;

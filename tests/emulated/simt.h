@@ -4,6 +4,7 @@
 // is found; races and speed are not.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -58,8 +59,9 @@ namespace emulated {
 struct Fiber {
   static constexpr size_t kStackBytes = 256 << 10;
   ucontext_t context{};
-  std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);  // touched where it is used
-  unsigned vote = 0;                                                                              // number of its next __syncthreads_count
+  jmp_buf place{};  // where it waits
+  bool begun = false;
+  unsigned vote = 0;  // number of its next __syncthreads_count
   bool done = false;
 #ifdef __SANITIZE_THREAD__
   void* tsan = __tsan_create_fiber(0);
@@ -72,18 +74,38 @@ inline uint3 block_index{};
 inline uint3 grid_size{};
 inline Fiber* fiber = nullptr;  // that runs
 inline ucontext_t scheduler{};
+inline jmp_buf scheduler_place{};
 inline uint64_t progress = 0;  // counts all that can end somebody's wait
 #ifdef __SANITIZE_THREAD__
 inline void* scheduler_tsan = nullptr;
 #endif
 
-// Lets the other threads of the block run.
+// Lets the other threads of the block run; and the scheduler's part: lets `next` run until it yields. A jump costs a fraction of
+// swapcontext(), which saves the signal mask; but sanitizers do not follow jumps between stacks.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline void yield() {
 #ifdef __SANITIZE_THREAD__
   __tsan_switch_to_fiber(scheduler_tsan, 0);
 #endif
   swapcontext(&fiber->context, &scheduler);
 }
+inline void resume(Fiber& next) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_switch_to_fiber(next.tsan, 0);
+#endif
+  swapcontext(&scheduler, &next.context);
+}
+#else
+inline void yield() {
+  if (_setjmp(fiber->place) == 0) _longjmp(scheduler_place, 1);
+}
+inline void resume(Fiber& next) {
+  if (_setjmp(scheduler_place) != 0) return;
+  if (next.begun) _longjmp(next.place, 1);
+  next.begun = true;
+  setcontext(&next.context);
+}
+#endif
 
 class Rendezvous {
  public:
@@ -139,11 +161,13 @@ inline void run_block(unsigned threads, unsigned index, const std::function<void
 #ifdef __SANITIZE_THREAD__
   scheduler_tsan = __tsan_get_current_fiber();
 #endif
+  static std::vector<std::unique_ptr<std::byte[]>> stacks;  // of all blocks, one after the other
+  while (stacks.size() < threads) stacks.push_back(std::make_unique_for_overwrite<std::byte[]>(Fiber::kStackBytes));
   std::vector<Fiber> fibers(threads);
-  for (Fiber& f : fibers) {
-    getcontext(&f.context);
-    f.context.uc_stack = {f.stack.get(), 0, Fiber::kStackBytes};
-    makecontext(&f.context, enter, 0);
+  for (unsigned t = 0; t < threads; ++t) {
+    getcontext(&fibers[t].context);
+    fibers[t].context.uc_stack = {stacks[t].get(), 0, Fiber::kStackBytes};
+    makecontext(&fibers[t].context, enter, 0);
   }
   bool backwards = false;  // every other pass, so that neither end of the block is always ahead
   for (unsigned left = threads; left > 0; backwards = !backwards) {
@@ -153,10 +177,7 @@ inline void run_block(unsigned threads, unsigned index, const std::function<void
       if (fibers[t].done) continue;
       fiber = &fibers[t];
       thread_index = {t, 0, 0};
-#ifdef __SANITIZE_THREAD__
-      __tsan_switch_to_fiber(fiber->tsan, 0);
-#endif
-      swapcontext(&scheduler, &fiber->context);
+      resume(*fiber);
       if (fiber->done) --left;
     }
     if (progress == before) {

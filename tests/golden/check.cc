@@ -8,6 +8,7 @@
 #include "golden/recorder.h"
 #include "model/sequence_runner.h"
 #include "ops/cpu/backend.h"
+#include "ops/cuda/open.h"
 
 namespace baton::golden {
 namespace {
@@ -152,18 +153,29 @@ class Checker {
     compare(q + "logits", q + p + "logits", out, positions, config_.layer_count());
   }
 
-  // One hidden row in the activation type.
+  // One hidden row in the activation type, valid until the next.
   ConstMatrixView hidden_row(const std::vector<float>& rows, int64_t row) {
     const int64_t d = config_.hidden_size;
-    return to_activation({rows.data() + row * d, DType::kF32, 1, d, d});
+    return on_backend({rows.data() + row * d, DType::kF32, 1, d, d});
   }
-  ConstMatrixView to_activation(ConstMatrixView floats) {
+  // Floats of the host where the backend reads them, in the activation type.
+  ConstMatrixView on_backend(ConstMatrixView floats) {
     const DType type = runner_.model().numerics().activation;
-    if (type == DType::kF32) return floats;
-    narrowed_.resize(static_cast<size_t>(floats.rows * floats.cols));
+    const int64_t bytes = floats.rows * floats.cols * int64_t{sizeof(float)};
+    if (bytes > inputs_.bytes()) {
+      auto grown = runner_.backend().allocate(bytes);
+      if (!grown) throw std::runtime_error(grown.error().message);
+      inputs_ = std::move(*grown);
+    }
+    const MatrixView to{inputs_.data(), type, floats.rows, floats.cols, floats.cols};
     for (int64_t r = 0; r < floats.rows; ++r)
-      for (int64_t c = 0; c < floats.cols; ++c) narrowed_[static_cast<size_t>(r * floats.cols + c)] = to_bf16(floats.row<float>(r)[c]);
-    return {narrowed_.data(), type, floats.rows, floats.cols, floats.cols};
+      for (int64_t c = 0; c < floats.cols; ++c) {
+        if (type == DType::kF32)
+          to.row<float>(r)[c] = floats.row<float>(r)[c];
+        else
+          to.row<bf16>(r)[c] = to_bf16(floats.row<float>(r)[c]);
+      }
+    return to;
   }
 
   void choices(int i, const std::string& p, const std::vector<int32_t>& pos, const Recorder& recorder) {
@@ -257,7 +269,7 @@ class Checker {
   bool e4m3_tie_ = false;                                 // one was met in this prompt
   std::map<int64_t, std::vector<float>> expert_weights_;  // of the prompt, by layer
   std::map<int32_t, int64_t> first_tie_;                  // position -> first layer whose experts or pools differ from the golden ones
-  std::vector<bf16> narrowed_;
+  Buffer inputs_;                                         // of on_backend
 };
 
 // The drafts of one round, in the two readings that the engine implements: own (index_share_for_mtp_iteration off) and shared_plus (on).
@@ -268,10 +280,10 @@ void Checker::check_mtp(const std::string& p, const std::vector<int32_t>& ids, c
   std::vector<int32_t> next(ids.begin() + 1, ids.end());
   next.push_back(folder_.ints(key + "first")[0]);
   for (const std::string variant : {"own", "shared_plus"}) {
-    OwnedSelection selection(config_, n);
+    OwnedSelection selection(config_, runner_.backend(), n);
     Recorder recorder(config_, n);
     recorder.begin_launch(0, n);
-    const ConstMatrixView hidden{final_rows.data(), DType::kF32, n, d, d};
+    const ConstMatrixView hidden = on_backend({final_rows.data(), DType::kF32, n, d, d});
     MatrixView out = runner_.mtp(0, 0, next, hidden, &recorder, selection.view(), true);
     std::vector<float> rows;
     append_rows(out, rows);
@@ -290,13 +302,13 @@ void Checker::check_mtp(const std::string& p, const std::vector<int32_t>& ids, c
     std::vector<float> h = vectors;
     for (int64_t step = 0; step < 7; ++step) {
       if (step > 0) {
-        const ConstMatrixView previous{h.data(), DType::kF32, 1, d, d};
+        const ConstMatrixView previous = on_backend({h.data(), DType::kF32, 1, d, d});
         out = runner_.mtp(0, n + step - 1, {&drafts.back(), 1}, previous, nullptr, selection.view(), variant == "own");
         h.clear();
         append_rows(out, h);
         vectors.insert(vectors.end(), h.begin(), h.end());
       }
-      const ConstMatrixView row{h.data(), DType::kF32, 1, d, d};
+      const ConstMatrixView row = on_backend({h.data(), DType::kF32, 1, d, d});
       append_rows(runner_.head(row), all_logits);
       drafts.push_back(runner_.sample(row, {}));
     }
@@ -320,7 +332,14 @@ int64_t longest_prompt(const Folder& folder) {
 
 Result<Report> check_folder(const Folder& folder, const CheckOptions& options) {
   BATON_ASSIGN(const model::Checkpoint checkpoint, model::Checkpoint::open(folder.dir()));
-  cpu::CpuBackend backend({.threads = options.threads, .isa = options.isa});
+  std::unique_ptr<ops::Backend> owned;
+  if (options.cuda) {
+    BATON_ASSIGN(cuda::OpenedDevice opened, cuda::open_device({.host_visible = true, .plain = options.plain_cuda}));
+    owned = std::move(opened.backend);
+  } else {
+    owned = std::make_unique<cpu::CpuBackend>(cpu::BackendOptions{.threads = options.threads, .isa = options.isa});
+  }
+  ops::Backend& backend = *owned;
   const int64_t tokens = longest_prompt(folder);
   model::ModelOptions model_options;
   const DType type = options.mode == Mode::kBf16 ? DType::kBF16 : DType::kF32;

@@ -1,4 +1,4 @@
-// Runs the CPU backend on a golden folder and compares everything that it records.
+// Runs a backend on a golden folder and compares everything that it records.
 #pragma once
 
 #include "base/result.h"
@@ -18,7 +18,9 @@ struct CheckOptions {
   Mode mode = Mode::kFp32;
   int threads = 2;
   cpu::Isa isa = cpu::Isa::kPlain;
-  int64_t chunk = 0;  // prompt rows per launch; 0: all at once
+  bool cuda = false;        // the CUDA device, in memory that the host reads as well
+  bool plain_cuda = false;  // its plain bodies only
+  int64_t chunk = 0;        // prompt rows per launch; 0: all at once
 };
 
 Result<Report> check_folder(const Folder& folder, const CheckOptions& options);

@@ -15,13 +15,15 @@
 namespace {
 
 constexpr const char* kUsage =
-    "usage: golden_check [--isa plain|avx2|avx512|amx] [--threads N] [--chunk N] [--mode fp32|bf16|fp8_act] [--verbose] DIR...\n"
+    "usage: golden_check [--device cpu|cuda|cuda-plain] [--isa plain|avx2|avx512|amx] [--threads N] [--chunk N] "
+    " [--mode fp32|bf16|fp8_act] [--verbose] DIR...\n"
     "  Without --isa every instruction set of this machine is run; without --mode every mode that the folder has.\n"
     "  fp32: every instruction set must meet every tolerance and make every choice alike.\n"
     "  bf16: a position whose experts or pools a near-tie sent another way counts in the median alone, from that layer on.\n"
     "  fp8_act: rows that an e4m3 tie moved, by no more than a step and behind rows that are exact, are told from an error and printed; "
     "an\n"
     "  error counts, prompt by prompt, by the instruction set in which it is smallest. tests/golden/README.md says it in full.\n"
+    "  --device cuda: the CUDA device instead of the CPU; cuda-plain: without its tuned kernels.\n"
     "  --verbose prints each instruction set on its own.\n";
 
 struct Arguments {
@@ -31,6 +33,7 @@ struct Arguments {
   int threads = 2;
   int chunk = 0;
   bool verbose = false;
+  std::string device = "cpu";
 };
 
 bool parse_number(const std::string& text, int low, int high, int& out) {
@@ -47,7 +50,10 @@ bool parse(int argc, char** argv, Arguments& a) {
       continue;
     }
     if (option && i + 1 >= argc) return false;
-    if (arg == "--isa") {
+    if (arg == "--device") {
+      a.device = argv[++i];
+      if (a.device != "cpu" && a.device != "cuda" && a.device != "cuda-plain") return false;
+    } else if (arg == "--isa") {
       const auto isa = baton::cpu::parse_isa(argv[++i]);
       if (!isa || *isa > baton::cpu::detect_isa()) return false;
       a.isas.push_back(*isa);
@@ -64,6 +70,7 @@ bool parse(int argc, char** argv, Arguments& a) {
       a.dirs.push_back(arg);
     }
   }
+  if (a.device != "cpu") a.isas = {baton::cpu::Isa::kPlain};  // one run
   if (a.isas.empty())
     for (const auto isa : {baton::cpu::Isa::kPlain, baton::cpu::Isa::kAvx2, baton::cpu::Isa::kAvx512, baton::cpu::Isa::kAmx})
       if (isa <= baton::cpu::detect_isa()) a.isas.push_back(isa);
@@ -86,13 +93,18 @@ bool check(const std::string& dir, const Arguments& a) {
     std::vector<baton::golden::Report> reports;
     std::string isas;
     for (const auto isa : a.isas) {
-      auto report = baton::golden::check_folder(*folder, {mode, a.threads, isa, a.chunk});
+      auto report = baton::golden::check_folder(*folder, {.mode = mode,
+                                                          .threads = a.threads,
+                                                          .isa = isa,
+                                                          .cuda = a.device != "cpu",
+                                                          .plain_cuda = a.device == "cuda-plain",
+                                                          .chunk = a.chunk});
       if (!report) {
         fmt::print(stderr, "golden_check: {}: {}\n", dir, report.error().message);
         return false;
       }
       reports.push_back(std::move(*report));
-      isas += fmt::format(" {}", baton::cpu::isa_name(isa));
+      isas += fmt::format(" {}", a.device == "cpu" ? baton::cpu::isa_name(isa) : a.device);
     }
     const auto verdict = baton::golden::Report::merge(reports, mode == Mode::kFp8Act);
     verdict.print(fmt::format("{} {} on{}: {}", dir, name, isas, verdict.passed() ? "ok" : "FAILED"));

@@ -104,16 +104,24 @@ std::vector<float> read_tail(model::SequenceRunner& runner, int sequence, size_t
   return out;
 }
 
-OwnedSelection::OwnedSelection(const model::Config& config, int64_t rows)
-    : capacity_(config.topk_pools()), pools_(static_cast<size_t>(rows * capacity_)), counts_(static_cast<size_t>(rows)),
-      tail_begin_(static_cast<size_t>(rows)) {}
+OwnedSelection::OwnedSelection(const model::Config& config, ops::Backend& backend, int64_t rows)
+    : capacity_(config.topk_pools()), rows_(rows) {
+  auto memory = backend.allocate(rows * (capacity_ + 2) * int64_t{sizeof(int32_t)});
+  BATON_CHECK_MSG(memory.ok(), "a selection of {} rows", rows);
+  memory_ = std::move(*memory);
+}
 
-ops::Selection OwnedSelection::view() { return {pools_.data(), counts_.data(), tail_begin_.data(), static_cast<int32_t>(capacity_)}; }
+ops::Selection OwnedSelection::view() {
+  auto* pools = reinterpret_cast<int32_t*>(memory_.data());
+  int32_t* counts = pools + rows_ * capacity_;
+  return {pools, counts, counts + rows_, static_cast<int32_t>(capacity_)};
+}
 
 void OwnedSelection::keep_row(int64_t r) {
-  std::copy_n(pools_.begin() + r * capacity_, capacity_, pools_.begin());
-  counts_[0] = counts_[static_cast<size_t>(r)];
-  tail_begin_[0] = tail_begin_[static_cast<size_t>(r)];
+  const ops::Selection s = view();
+  std::copy_n(s.pools + r * capacity_, capacity_, s.pools);
+  s.counts[0] = s.counts[r];
+  s.tail_begin[0] = s.tail_begin[r];
 }
 
 }  // namespace baton::golden

@@ -59,16 +59,15 @@ std::vector<float> read_tail(model::SequenceRunner& runner, int sequence, size_t
 // Host memory of a Selection (the CPU backend reads it directly).
 class OwnedSelection {
  public:
-  OwnedSelection(const model::Config& config, int64_t rows);
+  OwnedSelection(const model::Config& config, ops::Backend& backend, int64_t rows);
   ops::Selection view();
   // Row r becomes row 0.
   void keep_row(int64_t r);
 
  private:
   int64_t capacity_;
-  std::vector<int32_t> pools_;
-  std::vector<int32_t> counts_;
-  std::vector<int32_t> tail_begin_;
+  int64_t rows_;
+  Buffer memory_;  // pools | counts | first positions of tails
 };
 
 }  // namespace baton::golden

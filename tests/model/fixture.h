@@ -1,8 +1,10 @@
-// A model on the CPU with caches, from a checkpoint of tests/data, for tests across rooms.
+// A model with caches, from a checkpoint of tests/data, for tests across rooms: on the CPU, or with BATON_TEST_DEVICE=cuda on the plain
+// CUDA backend in memory that the host reads as well.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -11,6 +13,7 @@
 
 #include "model/sequence_runner.h"
 #include "ops/cpu/backend.h"
+#include "ops/cuda/open.h"
 
 namespace baton::testing {
 
@@ -40,12 +43,19 @@ inline ModelSetup setup_for(const std::string& folder, DType activation) {
 }
 
 struct TestModel {
-  std::unique_ptr<cpu::CpuBackend> backend;
+  std::unique_ptr<ops::Backend> backend;
   std::unique_ptr<model::Glm5Next> model;
   std::unique_ptr<model::SequenceRunner> runner;
 
   explicit TestModel(const ModelSetup& s) {
-    backend = std::make_unique<cpu::CpuBackend>(cpu::BackendOptions{.threads = s.threads, .isa = s.isa});
+    const char* device = std::getenv("BATON_TEST_DEVICE");
+    if (device != nullptr && std::string(device) == "cuda") {
+      auto opened = cuda::open_device({.host_visible = true, .plain = true});
+      if (!opened) throw std::runtime_error(opened.error().message);
+      backend = std::move(opened->backend);
+    } else {
+      backend = std::make_unique<cpu::CpuBackend>(cpu::BackendOptions{.threads = s.threads, .isa = s.isa});
+    }
     auto checkpoint = model::Checkpoint::open(s.dir);
     if (!checkpoint) throw std::runtime_error(checkpoint.error().message);
     model::ModelOptions options;

@@ -32,15 +32,7 @@ DecodeParams common(const ops::KdaWeights& w, const ops::SlotPoolView& slots, co
 // No more chunks than the rows can have.
 int32_t slab_of(const ops::KdaParams& params) { return std::min(kSlabChunks, params.batch.row_count / kChunk + 2); }
 
-}  // namespace
-
-int64_t workspace_bytes(const ops::KdaParams& params) {
-  if (params.batch.row_count <= kMaxTokens) return 0;
-  return chunk_workspace_bytes(params.weights.heads, params.batch.sequence_count, slab_of(params));
-}
-
-cudaError_t run(const ops::KdaParams& params, void* workspace, bool dependent, cudaStream_t stream) {
-  if (unsupported(params) != nullptr) return cudaErrorInvalidValue;
+DecodeParams rows_of(const ops::KdaParams& params) {
   DecodeParams d = common(params.weights, params.slots, params.layout);
   d.sequences = params.batch.sequences;
   d.sequence_count = params.batch.sequence_count;
@@ -52,6 +44,24 @@ cudaError_t run(const ops::KdaParams& params, void* workspace, bool dependent, c
   d.gate_stride = params.gate.stride;
   d.y = static_cast<__nv_bfloat16*>(params.y.data);
   d.y_stride = params.y.stride;
+  return d;
+}
+
+}  // namespace
+
+int64_t workspace_bytes(const ops::KdaParams& params) {
+  if (params.batch.row_count <= kMaxTokens) return 0;
+  return chunk_workspace_bytes(params.weights.heads, params.batch.sequence_count, slab_of(params));
+}
+
+cudaError_t run_short(const ops::KdaParams& params, bool dependent, cudaStream_t stream) {
+  if (unsupported(params) != nullptr) return cudaErrorInvalidValue;
+  return decode(rows_of(params), dependent, stream);
+}
+
+cudaError_t run(const ops::KdaParams& params, void* workspace, bool dependent, cudaStream_t stream) {
+  if (unsupported(params) != nullptr) return cudaErrorInvalidValue;
+  const DecodeParams d = rows_of(params);
   const cudaError_t e = decode(d, dependent, stream);
   if (e != cudaSuccess || params.batch.row_count <= kMaxTokens) return e;
   ChunkForm form;

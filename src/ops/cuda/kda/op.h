@@ -11,6 +11,8 @@ namespace baton::cuda::kda {
 // params.chunked says; verified rows are at most 8. The workspace is aligned to 256.
 int64_t workspace_bytes(const ops::KdaParams& params);
 cudaError_t run(const ops::KdaParams& params, void* workspace, bool dependent, cudaStream_t stream);
+// Folds of all sequences, and the rows of those that have at most 8.
+cudaError_t run_short(const ops::KdaParams& params, bool dependent, cudaStream_t stream);
 cudaError_t run(const ops::KdaFoldParams& params, bool dependent, cudaStream_t stream);
 
 }  // namespace baton::cuda::kda

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Brings programs of a CMake build together with the shared libraries that they need, stripped, so that they start on a machine without
+# them: the C library, its loader and the CUDA driver are taken from there.
+# usage: bench/gpu/pack.sh BUILD_FOLDER OUT_FOLDER [program ...]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=${1:?usage: pack.sh BUILD_FOLDER OUT_FOLDER [program ...]}
+out=${2:?usage: pack.sh BUILD_FOLDER OUT_FOLDER [program ...]}
+programs=("${@:3}")
+if ((${#programs[@]} == 0)); then programs=(gpu_ops gpu_parity golden_check model.exactness_test baton); fi
+mkdir -p "$out/lib"
+for p in "${programs[@]}"; do
+  strip -o "$out/$p" "$build/bin/$p"
+  ldd "$out/$p" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }'
+done | sort -u | while read -r library; do
+  case $(basename "$library") in
+    libc.so.* | libm.so.* | libpthread.so.* | libdl.so.* | librt.so.* | libresolv.so.* | ld-linux*) ;;
+    *) strip -o "$out/lib/$(basename "$library")" "$library" ;;
+  esac
+done
+du -sh "$out"

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# One stay on a GPU machine for the backend as a whole: every op beside the CPU's, golden folders, bits that may not depend on how rows are
+# cut, whole models teacher-forced beside the CPU, generation through the engine, memcheck. Each step has a limit of its own and leaves a log.
+#
+# usage: bench/gpu/parity.sh OUT_FOLDER [SECONDS, default 300] [FOLDER of programs: pack.sh, default build/gpu-parity] [checkpoint ...]
+# Checkpoints beside the golden ones are run through gpu_parity and generation as well. Writes OUT_FOLDER/parity.log and summary.txt, prints
+# the summary. Exit 1 if a step fails or could not run.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+out=${1:?usage: parity.sh OUT_FOLDER [SECONDS] [PROGRAMS] [checkpoint ...]}
+budget=${2:-300}
+programs=${3:-build/gpu-parity}
+checkpoints=("${@:4}")
+golden=tests/data/golden
+mkdir -p "$out"
+logs=$(mktemp -d)
+export LD_LIBRARY_PATH="$PWD/$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+: >"$out/summary.txt"
+failed=0
+say() { printf '%4d s  %s\n' "$SECONDS" "$*" | tee -a "$out/summary.txt"; }
+
+# step NAME LIMIT COMMAND...: runs with a limit, keeps the log, says how it ended.
+step() {
+  local name=$1 limit=$2 rest=$((budget - SECONDS)) begin=$SECONDS rc
+  shift 2
+  if ((rest < 4)); then
+    say "NOT RUN     $name: the budget is spent"
+    failed=1
+    return
+  fi
+  timeout -k 5 $((limit < rest ? limit : rest)) "$@" >"$logs/$name" 2>&1
+  rc=$?
+  case $rc in
+    0) say "passed      $name ($((SECONDS - begin)) s): $(grep -aE 'all checks|folders passed|PASSED|ERROR SUMMARY|tok/s' "$logs/$name" | tail -1 | cut -c1-150)" ;;
+    77) say "SKIPPED     $name: no device" ;;
+    124 | 137) say "TIMED OUT   $name ($((SECONDS - begin)) s)" ;;
+    *) say "FAILED ($rc)  $name: $(grep -aE 'FAILED|rror|CUDA|check' "$logs/$name" | head -3 | cut -c1-300 | tr '\n' '|')" ;;
+  esac
+  ((rc == 0)) || failed=1
+  { echo "=== $name: $*"; cat "$logs/$name"; } >>"$out/parity.log"
+}
+: >"$out/parity.log"
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1 | tee -a "$out/summary.txt"
+
+step ops.plain 40 "$programs/gpu_ops" --plain
+step ops.tuned 40 "$programs/gpu_ops" --seed 2
+step golden.plain 60 "$programs/golden_check" --device cuda-plain "$golden"/tiny "$golden"/small-bf16 "$golden"/small-fp8 "$golden"/mtp
+step golden.tuned 60 "$programs/golden_check" --device cuda "$golden"/tiny "$golden"/small-bf16 "$golden"/small-fp8 "$golden"/mtp
+for folder in tiny small-bf16 small-fp8; do step "parity.$folder" 30 "$programs/gpu_parity" "$golden/$folder"; done
+step parity.released.plain 60 "$programs/gpu_parity" --plain --form bfloat16 "$golden/small-bf16"
+for checkpoint in "${checkpoints[@]}"; do
+  step "parity.$(basename "$checkpoint")" 60 "$programs/gpu_parity" "$checkpoint" --prompt 1500
+done
+# The engine on the device and on the CPU: the same prompts, sampled tokens side by side.
+prompts=$(mktemp)
+for i in 1 2 3 4 5 6 7 8; do seq -s, "$i" $((i * 3)) 250 >>"$prompts"; done
+for checkpoint in "$golden/small-bf16" "${checkpoints[@]}"; do
+  name=$(basename "$checkpoint")
+  step "generate.$name.cpu" 40 "$programs/baton" generate --model "$checkpoint" --dtype float32 --prompts "$prompts" --max-tokens 48 --ignore-eos
+  step "generate.$name.cuda" 40 "$programs/baton" generate --device cuda --model "$checkpoint" --dtype float32 --prompts "$prompts" --max-tokens 48 --ignore-eos
+  grep -aE '^[0-9,]+$' "$logs/generate.$name.cpu" >"$logs/a"
+  grep -aE '^[0-9,]+$' "$logs/generate.$name.cuda" >"$logs/b"
+  if cmp -s "$logs/a" "$logs/b" && [[ -s $logs/a ]]; then
+    say "passed      generate.$name: the same tokens as the CPU, $(wc -l <"$logs/a") prompts of 48"
+  else
+    say "DIFFERENT   generate.$name: $(diff "$logs/a" "$logs/b" | grep -c '^<') of $(wc -l <"$logs/a") answers differ from the CPU's"
+  fi
+  step "generate.$name.bf16" 40 "$programs/baton" generate --device cuda --model "$checkpoint" --prompts "$prompts" --max-tokens 200 --ignore-eos --temperature 0.8 --seed 3
+done
+BATON_TEST_DEVICE=cuda step exactness 60 "$programs/model.exactness_test"
+step memcheck 60 compute-sanitizer --error-exitcode 9 --print-limit 20 --tool memcheck "$programs/gpu_ops"
+say "end"
+cat "$out/parity.log"
+cat "$out/summary.txt"
+rm -rf "$logs" "$prompts"
+exit $failed

@@ -1,0 +1,10 @@
+// In builds without CUDA.
+#include "ops/cuda/open.h"
+
+namespace baton::cuda {
+
+Result<OpenedDevice> open_device(const DeviceOptions&) {
+  return Error{Error::Kind::kUnsupported, "this build has no CUDA backend; build with `make cuda` where a CUDA toolkit is, or use the CPU"};
+}
+
+}  // namespace baton::cuda

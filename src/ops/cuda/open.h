@@ -1,0 +1,28 @@
+// A CUDA device as a backend, where this build has CUDA and the machine has a device.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "ops/op_table.h"
+
+namespace baton::cuda {
+
+struct DeviceOptions {
+  // Memory that the host reads as well, and ops that wait for their end: for tests, at the speed of the bus.
+  bool host_visible = false;
+  // Only the plain bodies (plain/README.md): to tell an error of a tuned kernel from others.
+  bool plain = false;
+};
+
+struct OpenedDevice {
+  std::unique_ptr<ops::Backend> backend;
+  std::string name;
+  int64_t free_bytes = 0;  // of device memory, before anything is allocated
+};
+
+// The first device. Its backend is for one thread at a time, but for store_weight() and copies while weights are loaded.
+Result<OpenedDevice> open_device(const DeviceOptions& options);
+
+}  // namespace baton::cuda

@@ -1,0 +1,11 @@
+// Puts the tuned kernels in front of the plain bodies: each takes the sizes and types that it is cut for.
+#pragma once
+
+#include "ops/op_table.h"
+
+namespace baton::cuda {
+
+// Every op of the table must have its plain body already.
+void register_tuned(ops::OpTable& table);
+
+}  // namespace baton::cuda
