@@ -47,7 +47,12 @@ step ops.tuned 40 "$programs/gpu_ops" --seed 2
 step golden.plain 60 "$programs/golden_check" --device cuda-plain "$golden"/tiny "$golden"/small-bf16 "$golden"/small-fp8 "$golden"/mtp
 step golden.tuned 60 "$programs/golden_check" --device cuda "$golden"/tiny "$golden"/small-bf16 "$golden"/small-fp8 "$golden"/mtp
 for folder in tiny small-bf16 small-fp8; do step "parity.$folder" 30 "$programs/gpu_parity" "$golden/$folder"; done
-step parity.released.plain 60 "$programs/gpu_parity" --plain --form bfloat16 "$golden/small-bf16"
+# Three layers of the released sizes, random weights: what runs on tuned kernels.
+released=$(mktemp -d)
+step synth.released 60 "$programs/baton" synth --config bench/configs/released-3-layers.json --format fp8 --seed 1 "$released/m"
+step parity.released 90 "$programs/gpu_parity" "$released/m" --prompt 160 --steps 16
+step parity.released.plain 60 "$programs/gpu_parity" --plain --form "bfloat16, fp8 caches" "$released/m" --prompt 160 --steps 16
+step parity.released.long 60 "$programs/gpu_parity" --form "bfloat16, fp8 caches" "$released/m" --prompt 2300 --steps 8
 for checkpoint in "${checkpoints[@]}"; do
   step "parity.$(basename "$checkpoint")" 60 "$programs/gpu_parity" "$checkpoint" --prompt 1500
 done
@@ -72,5 +77,5 @@ step memcheck 60 compute-sanitizer --error-exitcode 9 --print-limit 20 --tool me
 say "end"
 cat "$out/parity.log"
 cat "$out/summary.txt"
-rm -rf "$logs" "$prompts"
+rm -rf "$logs" "$prompts" "$released"
 exit $failed

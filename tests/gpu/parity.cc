@@ -37,8 +37,10 @@ struct Form {
   DType activation, state, latent, index;
   ops::ActivationQuant quant;
   bool chunked;
-  double bound;       // relative error of the logits, whole
-  double most_flips;  // share of positions whose most likely token may differ
+  // Relative error of the logits, and share of positions whose most likely token differs, that float sums in another order may make. Where
+  // numbers are narrow the bound is what the same numbers do to the CPU: its distance from its own float results, half as much again.
+  double bound;
+  double most_flips;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -165,12 +167,21 @@ class Parity {
       std::vector<float> on_host;
       teacher_forced(*host, on_host);
       const Difference d = compare(on_host, on_device, v_);
-      const bool passed = d.error <= form.bound && d.flips <= form.most_flips && std::isfinite(d.divergence);
+      Difference limit{form.bound, 0, 0, form.most_flips};
+      if (form.activation != DType::kF32) {
+        BATON_TRY(run_in_float(cpu, tokens));
+        const Difference rounding = compare(in_float_, on_host, v_);
+        limit = {1.5 * rounding.error + form.bound, 0, 0, 1.5 * rounding.flips + form.most_flips};
+        fmt::print("{:<22} the CPU beside itself in float: error {:.2e}, divergence {:.2e}, other first token {:.1f} %\n", form.name,
+                   rounding.error, rounding.divergence, 100 * rounding.flips);
+      }
+      limit_ = limit.error;
+      const bool passed = d.error <= limit.error && d.flips <= limit.flips && std::isfinite(d.divergence);
       fmt::print(
-          "{:<22} {} positions beside the CPU: error {:.2e} (allowed {:.0e}), divergence mean {:.2e} worst {:.2e}, other first token "
-          "{:.1f} % (allowed {:.0f} %)  {}\n",
-          form.name, on_host.size() / static_cast<size_t>(v_), d.error, form.bound, d.divergence, d.worst, 100 * d.flips,
-          100 * form.most_flips, passed ? "ok" : "FAILED");
+          "{:<22} {} positions beside the CPU: error {:.2e} (allowed {:.1e}), divergence mean {:.2e} worst {:.2e}, other first token "
+          "{:.1f} % (allowed {:.1f} %)  {}\n",
+          form.name, on_host.size() / static_cast<size_t>(v_), d.error, limit.error, d.divergence, d.worst, 100 * d.flips,
+          100 * limit.flips, passed ? "ok" : "FAILED");
       ok = ok && passed;
     }
     ok = cuts(*device, form, on_device) && ok;
@@ -179,6 +190,15 @@ class Parity {
   }
 
  private:
+  Status run_in_float(ops::Backend& cpu, int64_t tokens) {
+    if (!in_float_.empty()) return {};
+    constexpr DType kF32 = DType::kF32;
+    const Form form{"", kF32, kF32, kF32, kF32, ops::ActivationQuant::kNone, false, 0, 0};
+    BATON_ASSIGN(const auto side, Side::open(checkpoint_, cpu, form, tokens));
+    teacher_forced(*side, in_float_);
+    return {};
+  }
+
   // The prompt in one launch, then token by token.
   void teacher_forced(Side& side, std::vector<float>& logits) {
     side.reset(0);
@@ -193,7 +213,7 @@ class Parity {
       const std::vector<float> expected(wanted.begin(), wanted.end());
       const bool bits = same_bits(got, expected);
       const Difference d = compare(expected, got, v_);
-      const bool passed = bits || d.error <= form.bound;
+      const bool passed = bits || d.error <= limit_;
       fmt::print("{:<22} {}: {}, error {:.1e}  {}\n", form.name, what, bits ? "equal bits" : "other bits", d.error,
                  passed ? "ok" : "FAILED");
       ok = ok && passed;
@@ -253,6 +273,8 @@ class Parity {
   const Options& o_;
   int64_t v_;
   std::vector<int32_t> ids_;
+  std::vector<float> in_float_;  // the CPU's logits
+  double limit_ = 0.3;           // of the form, for rows cut otherwise
 };
 
 int run(const Options& o) {
@@ -267,12 +289,11 @@ int run(const Options& o) {
   }
   constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16, kFP8 = DType::kF8E4M3;
   constexpr auto kNone = ops::ActivationQuant::kNone, kBlock = ops::ActivationQuant::kE4m3Block;
-  // A choice of pools or experts at a near-tie goes another way in narrow numbers, and with it a whole row.
   const Form forms[] = {{"float32", kF32, kF32, kF32, kF32, kNone, false, 1e-3, 0.01},
-                        {"bfloat16", kBF16, kF32, kBF16, kBF16, kNone, false, 0.1, 0.15},
-                        {"bfloat16, fp8 caches", kBF16, kF32, kFP8, kFP8, kNone, false, 0.15, 0.2},
-                        {"bfloat16, chunked", kBF16, kBF16, kFP8, kFP8, kNone, true, 0.15, 0.2},
-                        {"bfloat16, fp8 inputs", kBF16, kF32, kBF16, kBF16, kBlock, false, 0.15, 0.2}};
+                        {"bfloat16", kBF16, kF32, kBF16, kBF16, kNone, false, 1e-3, 0.01},
+                        {"bfloat16, fp8 caches", kBF16, kF32, kFP8, kFP8, kNone, false, 1e-3, 0.01},
+                        {"bfloat16, chunked", kBF16, kBF16, kFP8, kFP8, kNone, true, 1e-3, 0.01},
+                        {"bfloat16, fp8 inputs", kBF16, kF32, kBF16, kBF16, kBlock, false, 1e-3, 0.01}};
   Parity parity(*checkpoint, o);
   int failed = 0, runs = 0;
   for (const Form& form : forms) {
