@@ -72,6 +72,9 @@ for checkpoint in "$golden/small-bf16" "${checkpoints[@]}"; do
   fi
   step "generate.$name.bf16" 40 "$programs/baton" generate --device cuda --model "$checkpoint" --prompts "$prompts" --max-tokens 200 --ignore-eos --temperature 0.8 --seed 3
 done
+for checkpoint in "${checkpoints[@]}"; do
+  step "engine.$(basename "$checkpoint")" 60 "$programs/baton" bench engine --device cuda --model "$checkpoint" --batch 1,16,64 --prefix-share 0 --rounds 1
+done
 BATON_TEST_DEVICE=cuda step exactness 60 "$programs/model.exactness_test"
 step memcheck 60 compute-sanitizer --error-exitcode 9 --print-limit 20 --tool memcheck "$programs/gpu_ops"
 say "end"

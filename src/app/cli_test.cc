@@ -289,6 +289,12 @@ TEST_F(CommandLine, PlansFromTheConfigurationAlone) {
 }
 
 // The largest sizes that the configuration accepts must run: a limit that only a kernel knows would end in a crash.
+TEST_F(CommandLine, SaysThatThereIsNoCudaDevice) {
+  const std::vector<std::string> arguments = {"generate", "--device", "cuda", "--model", kGolden + "tiny", "--prompt-ids", "1,2"};
+  if (run(arguments).exit_code == 0) GTEST_SKIP() << "there is one";
+  expect_failure(arguments, {"CUDA", "use the CPU"});
+}
+
 TEST_F(CommandLine, GeneratesAtTheLimitsOfTheConfiguration) {
   boost::json::value config = boost::json::parse(*read_file(kGolden + "tiny/config.json", 1 << 20));
   boost::json::object& text = config.at("text_config").as_object();
