@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Brings programs of a CMake build together with the shared libraries that they need, stripped, so that they start on a machine without
-# them: the C library, its loader and the CUDA driver are taken from there.
+# them: the C library, its loader and the CUDA driver are taken from there. OUT_FOLDER.tar.xz is the same in one file; most of the programs is
+# alike.
 # usage: bench/gpu/pack.sh BUILD_FOLDER OUT_FOLDER [program ...]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -18,4 +19,5 @@ done | sort -u | while read -r library; do
     *) strip -o "$out/lib/$(basename "$library")" "$library" ;;
   esac
 done
-du -sh "$out"
+tar -C "$out" -c . | xz -6 --lzma2=dict=128MiB -T1 >"$out.tar.xz"
+du -sh "$out" "$out.tar.xz"

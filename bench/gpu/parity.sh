@@ -9,12 +9,12 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:?usage: parity.sh OUT_FOLDER [SECONDS] [PROGRAMS] [checkpoint ...]}
 budget=${2:-300}
-programs=${3:-build/gpu-parity}
+programs=$(realpath "${3:-build/gpu-parity}")
 checkpoints=("${@:4}")
 golden=tests/data/golden
 mkdir -p "$out"
 logs=$(mktemp -d)
-export LD_LIBRARY_PATH="$PWD/$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export LD_LIBRARY_PATH="$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 : >"$out/summary.txt"
 failed=0
 say() { printf '%4d s  %s\n' "$SECONDS" "$*" | tee -a "$out/summary.txt"; }
