@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 build=${1:?usage: pack.sh BUILD_FOLDER OUT_FOLDER [program ...]}
 out=${2:?usage: pack.sh BUILD_FOLDER OUT_FOLDER [program ...]}
 programs=("${@:3}")
-if ((${#programs[@]} == 0)); then programs=(gpu_ops gpu_parity golden_check model.exactness_test baton); fi
+if ((${#programs[@]} == 0)); then programs=(gpu_ops gpu_parity golden_check model.exactness_test engine.exactness_test baton); fi
 mkdir -p "$out/lib"
 for p in "${programs[@]}"; do
   strip -o "$out/$p" "$build/bin/$p"

@@ -25,8 +25,7 @@ step() {
   shift 2
   if ((rest < 4)); then
     say "NOT RUN     $name: the budget is spent"
-    failed=1
-    return
+    return 1
   fi
   timeout -k 5 $((limit < rest ? limit : rest)) "$@" >"$logs/$name" 2>&1
   rc=$?
@@ -36,33 +35,44 @@ step() {
     124 | 137) say "TIMED OUT   $name ($((SECONDS - begin)) s)" ;;
     *) say "FAILED ($rc)  $name: $(grep -aE 'FAILED|rror|CUDA|check' "$logs/$name" | head -3 | cut -c1-300 | tr '\n' '|')" ;;
   esac
-  ((rc == 0)) || failed=1
-  { echo "=== $name: $*"; cat "$logs/$name"; } >>"$out/parity.log"
+  return $rc
 }
-: >"$out/parity.log"
+alone() { step "$@" || failed=1; }
+jobs=()
+beside() { # the same in the background: what needs an answer and no speed
+  step "$@" &
+  jobs+=($!)
+}
+wait_all() {
+  for job in "${jobs[@]}"; do wait "$job" || failed=1; done
+  jobs=()
+}
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1 | tee -a "$out/summary.txt"
-
-step ops.plain 40 "$programs/gpu_ops" --plain
-step ops.tuned 40 "$programs/gpu_ops" --seed 2
-step golden.plain 60 "$programs/golden_check" --device cuda-plain "$golden"/tiny "$golden"/small-bf16 "$golden"/small-fp8 "$golden"/mtp
-step golden.tuned 60 "$programs/golden_check" --device cuda "$golden"/tiny "$golden"/small-bf16 "$golden"/small-fp8 "$golden"/mtp
-for folder in tiny small-bf16 small-fp8; do step "parity.$folder" 30 "$programs/gpu_parity" "$golden/$folder"; done
+folders=("$golden"/tiny "$golden"/small-bf16 "$golden"/small-fp8 "$golden"/mtp)
 # Three layers of the released sizes, random weights: what runs on tuned kernels.
 released=$(mktemp -d)
-step synth.released 60 "$programs/baton" synth --config bench/configs/released-3-layers.json --format fp8 --seed 1 "$released/m"
-step parity.released 90 "$programs/gpu_parity" "$released/m" --prompt 160 --steps 16
-step parity.released.plain 60 "$programs/gpu_parity" --plain --form "bfloat16, fp8 caches" "$released/m" --prompt 160 --steps 16
-step parity.released.long 60 "$programs/gpu_parity" --form "bfloat16, fp8 caches" "$released/m" --prompt 2300 --steps 8
+
+beside ops.plain 90 "$programs/gpu_ops" --plain
+beside ops.tuned 90 "$programs/gpu_ops" --seed 2
+beside golden.plain 90 "$programs/golden_check" --device cuda-plain "${folders[@]}"
+beside golden.tuned 90 "$programs/golden_check" --device cuda "${folders[@]}"
+beside exactness.model 90 env BATON_TEST_DEVICE=cuda "$programs/model.exactness_test"
+beside synth.released 90 "$programs/baton" synth --config bench/configs/released-3-layers.json --format fp8 --seed 1 "$released/m"
+wait_all
+for folder in tiny small-bf16 small-fp8; do alone "parity.$folder" 30 "$programs/gpu_parity" "$golden/$folder"; done
+alone parity.released 90 "$programs/gpu_parity" "$released/m" --prompt 160 --steps 16
+alone parity.released.plain 60 "$programs/gpu_parity" --plain --form "bfloat16, fp8 caches" "$released/m" --prompt 160 --steps 16
+alone parity.released.long 60 "$programs/gpu_parity" --form "bfloat16, fp8 caches" "$released/m" --prompt 2300 --steps 8
 for checkpoint in "${checkpoints[@]}"; do
-  step "parity.$(basename "$checkpoint")" 60 "$programs/gpu_parity" "$checkpoint" --prompt 1500
+  alone "parity.$(basename "$checkpoint")" 60 "$programs/gpu_parity" "$checkpoint" --prompt 1500
 done
 # The engine on the device and on the CPU: the same prompts, sampled tokens side by side.
 prompts=$(mktemp)
 for i in 1 2 3 4 5 6 7 8; do seq -s, "$i" $((i * 3)) 250 >>"$prompts"; done
 for checkpoint in "$golden/small-bf16" "${checkpoints[@]}"; do
   name=$(basename "$checkpoint")
-  step "generate.$name.cpu" 40 "$programs/baton" generate --model "$checkpoint" --dtype float32 --prompts "$prompts" --max-tokens 48 --ignore-eos
-  step "generate.$name.cuda" 40 "$programs/baton" generate --device cuda --model "$checkpoint" --dtype float32 --prompts "$prompts" --max-tokens 48 --ignore-eos
+  alone "generate.$name.cpu" 40 "$programs/baton" generate --model "$checkpoint" --dtype float32 --prompts "$prompts" --max-tokens 48 --ignore-eos
+  alone "generate.$name.cuda" 40 "$programs/baton" generate --device cuda --model "$checkpoint" --dtype float32 --prompts "$prompts" --max-tokens 48 --ignore-eos
   grep -aE '^[0-9,]+$' "$logs/generate.$name.cpu" >"$logs/a"
   grep -aE '^[0-9,]+$' "$logs/generate.$name.cuda" >"$logs/b"
   if cmp -s "$logs/a" "$logs/b" && [[ -s $logs/a ]]; then
@@ -70,14 +80,18 @@ for checkpoint in "$golden/small-bf16" "${checkpoints[@]}"; do
   else
     say "DIFFERENT   generate.$name: $(diff "$logs/a" "$logs/b" | grep -c '^<') of $(wc -l <"$logs/a") answers differ from the CPU's"
   fi
-  step "generate.$name.bf16" 40 "$programs/baton" generate --device cuda --model "$checkpoint" --prompts "$prompts" --max-tokens 200 --ignore-eos --temperature 0.8 --seed 3
+  alone "generate.$name.bf16" 40 "$programs/baton" generate --device cuda --model "$checkpoint" --prompts "$prompts" --max-tokens 200 --ignore-eos --temperature 0.8 --seed 3
 done
 for checkpoint in "${checkpoints[@]}"; do
-  step "engine.$(basename "$checkpoint")" 60 "$programs/baton" bench engine --device cuda --model "$checkpoint" --batch 1,16,64 --prefix-share 0 --rounds 1
+  alone "engine.$(basename "$checkpoint")" 60 "$programs/baton" bench engine --device cuda --model "$checkpoint" --batch 1,16,64 --prefix-share 0 --rounds 1
 done
-BATON_TEST_DEVICE=cuda step exactness 60 "$programs/model.exactness_test"
-step memcheck 60 compute-sanitizer --error-exitcode 9 --print-limit 20 --tool memcheck "$programs/gpu_ops"
+beside exactness.engine 90 env BATON_TEST_DEVICE=cuda "$programs/engine.exactness_test"
+beside memcheck 90 compute-sanitizer --error-exitcode 9 --print-limit 20 --tool memcheck "$programs/gpu_ops"
+wait_all
 say "end"
+for log in "$logs"/*.* "$logs"/memcheck; do
+  [[ -e $log ]] && { echo "=== $(basename "$log")"; cat "$log"; }
+done >"$out/parity.log"
 cat "$out/parity.log"
 cat "$out/summary.txt"
 rm -rf "$logs" "$prompts" "$released"

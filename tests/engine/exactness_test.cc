@@ -1,5 +1,7 @@
 // The promise of the engine on the CPU with float state: what a request gets, to the bit of its log-probabilities, does not depend on what
 // else runs, on where its prompt is cut, on what is cached, on retraction, or on planning ahead.
+#include <cstdlib>
+
 #include "engine/slot_sampling.h"
 #include "engine/world.h"
 
@@ -23,6 +25,8 @@ class EngineExactness : public ::testing::TestWithParam<Case> {
   static LocalOptions options(int32_t running) {
     const Case& c = GetParam();
     LocalOptions o;
+    if (const char* device = std::getenv("BATON_TEST_DEVICE"); device != nullptr && std::string(device) == "cuda")
+      o.device = engine::Device::kCuda;
     o.backend = {.threads = 2, .isa = cpu::detect_isa()};
     o.numerics.activation = c.activation;
     o.cache = {.activation = c.activation, .state = DType::kF32, .latent = c.cache, .index = c.cache};
