@@ -2,13 +2,13 @@
 # One stay on a GPU machine for the backend as a whole: every op beside the CPU's, golden folders, bits that may not depend on how rows are
 # cut, whole models teacher-forced beside the CPU, generation through the engine, memcheck. Each step has a limit of its own and leaves a log.
 #
-# usage: bench/gpu/parity.sh OUT_FOLDER [SECONDS, default 300] [FOLDER of programs: pack.sh, default build/gpu-parity] [checkpoint ...]
+# usage: bench/gpu/parity.sh OUT_FOLDER [SECONDS, default 400] [FOLDER of programs: pack.sh, default build/gpu-parity] [checkpoint ...]
 # Checkpoints beside the golden ones are run through gpu_parity and generation as well. Writes OUT_FOLDER/parity.log and summary.txt, prints
 # the summary. Exit 1 if a step fails or could not run.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:?usage: parity.sh OUT_FOLDER [SECONDS] [PROGRAMS] [checkpoint ...]}
-budget=${2:-300}
+budget=${2:-400}
 programs=$(realpath "${3:-build/gpu-parity}")
 checkpoints=("${@:4}")
 golden=tests/data/golden
@@ -48,15 +48,15 @@ wait_all() {
   jobs=()
 }
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1 | tee -a "$out/summary.txt"
-folders=("$golden"/tiny "$golden"/small-bf16 "$golden"/small-fp8 "$golden"/mtp)
 # Three layers of the released sizes, random weights: what runs on tuned kernels.
 released=$(mktemp -d)
 
 beside ops.plain 90 "$programs/gpu_ops" --plain
 beside ops.tuned 90 "$programs/gpu_ops" --seed 2
-beside golden.plain 90 "$programs/golden_check" --device cuda-plain "${folders[@]}"
-beside golden.tuned 90 "$programs/golden_check" --device cuda "${folders[@]}"
-beside exactness.model 90 env BATON_TEST_DEVICE=cuda "$programs/model.exactness_test"
+for folder in tiny small-bf16 small-fp8 mtp; do
+  beside "golden.$folder" 150 "$programs/golden_check" --device cuda "$golden/$folder"
+done
+beside exactness.model 180 env BATON_TEST_DEVICE=cuda "$programs/model.exactness_test"
 beside synth.released 90 "$programs/baton" synth --config bench/configs/released-3-layers.json --format fp8 --seed 1 "$released/m"
 wait_all
 for folder in tiny small-bf16 small-fp8; do alone "parity.$folder" 30 "$programs/gpu_parity" "$golden/$folder"; done

@@ -89,7 +89,7 @@ struct Expand {
 struct Final {
   using Params = ops::MhcFinalParams;
   static constexpr const char* kName = "mhc_final";
-  static bool takes(const Params& p) { return mhc::supported(p); }
+  static bool takes(const Params& p) { return mhc::supported(p) && p.norm_weight != nullptr; }
   static int64_t bytes(const Params&) { return 0; }
   static cudaError_t run(const Params& p, void*, cudaStream_t s) { return mhc::final(p, false, s); }
 };

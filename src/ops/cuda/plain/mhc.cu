@@ -54,8 +54,8 @@ __device__ void collapse_row(const MhcArgs& p, int64_t r, const float* weight, f
     for (int i = 1; i < p.s; ++i) sum += weight[i] * p.streams.at(r, int64_t{i} * p.d + c);
     u[c] = rounded(sum, p.x.type);
   }
-  const float factor = inverse_rms(u, p.d, p.norm_eps, scratch);
-  for (int c = thread(); c < p.d; c += kThreads) p.x.put(r, c, u[c] * factor * p.norm_weight[c]);
+  const float factor = p.norm_weight != nullptr ? inverse_rms(u, p.d, p.norm_eps, scratch) : 1.0F;
+  for (int c = thread(); c < p.d; c += kThreads) p.x.put(r, c, u[c] * factor * (p.norm_weight != nullptr ? p.norm_weight[c] : 1.0F));
 }
 
 // Each line of the matrix by one thread: `step` between lines, `stride` inside one.
