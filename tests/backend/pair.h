@@ -179,6 +179,7 @@ void check_streams(Pair& pair);
 void check_kda(Pair& pair);
 void check_sparse(Pair& pair);
 void check_sampling(Pair& pair);
+void check_drafter(Pair& pair);
 void check_released(Pair& pair);
 
 }  // namespace baton::pair

@@ -1,6 +1,7 @@
 // The plain CUDA backend on the CPU: what opens a device elsewhere opens this where it is linked first.
 #include "ops/cuda/open.h"
 #include "ops/cuda/plain/attention.cu"
+#include "ops/cuda/plain/drafter.cu"
 #include "ops/cuda/plain/gemm.cu"
 #include "ops/cuda/plain/indexer.cu"
 #include "ops/cuda/plain/kda.cu"

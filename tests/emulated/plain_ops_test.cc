@@ -24,6 +24,7 @@ TEST(PlainOps, Streams) { expect_alike(pair::check_streams); }
 TEST(PlainOps, Kda) { expect_alike(pair::check_kda); }
 TEST(PlainOps, Sparse) { expect_alike(pair::check_sparse); }
 TEST(PlainOps, Sampling) { expect_alike(pair::check_sampling); }
+TEST(PlainOps, Drafter) { expect_alike(pair::check_drafter); }
 
 }  // namespace
 }  // namespace baton

@@ -23,7 +23,7 @@ int run(bool plain, unsigned seed) {
   fmt::print("{}, {} bodies, seed {}\n", opened->name, plain ? "plain" : "tuned", seed);
   pair::Pair both(*opened->backend, seed, std::min(cpu::detect_isa(), cpu::Isa::kAvx2));
   for (const auto check : {pair::check_dense, pair::check_experts, pair::check_streams, pair::check_kda, pair::check_sparse,
-                           pair::check_sampling, pair::check_released})
+                           pair::check_sampling, pair::check_drafter, pair::check_released})
     check(both);
   // By op and what was compared: the worst.
   std::map<std::string, pair::Finding> worst;

@@ -5,6 +5,7 @@
 #include "ops/cuda/plain/op.h"
 #include "ops/cuda/plain/product.cuh"
 #include "ops/cuda/plain/register.h"
+#include "ops/cuda/plain/softmax.cuh"
 
 namespace baton::cuda::plain {
 namespace {
@@ -81,51 +82,26 @@ struct AttendArgs {
   int32_t qk_dim, v_dim, first_head;
 };
 
-inline constexpr int kTokens = 32;  // of a step
+struct LatentToken {
+  const LatentPages& pages;
+  const std::byte* row;
+  __device__ float key(int c) const { return latent(pages, row, c); }
+  __device__ float value(int c) const { return latent(pages, row, c); }
+};
 
 // One head of one row. q [dim] and o [dim] in shared memory; o is the sum of the attended rows afterwards.
-__device__ void attend_head(const AttendArgs& p, int64_t r, const float* q, float* o, float* scores, float* scratch) {
-  const int dim = p.pages.dim;
+__device__ void attend_head(const AttendArgs& p, int64_t r, const float* q, float* o, float* scores) {
   const int32_t* pools = p.pools + r * p.pool_capacity;
   const int pooled = p.counts[r] * p.pool;
   const int tail = p.tail_begin[r];
   const int count = pooled + p.pages.positions[r] + 1 - tail;
-  const auto row_of = [&](int i) { return p.pages.at(r, i < pooled ? pools[i / p.pool] * p.pool + i % p.pool : tail + i - pooled); };
-  for (int c = thread(); c < dim; c += kThreads) o[c] = 0;
-  float top = -infinity();
-  float weight = 0;
-  for (int first = 0; first < count; first += kTokens) {
-    const int n = count - first < kTokens ? count - first : kTokens;
-    __syncthreads();
-    for (int i = warp(); i < n; i += kWarps) {
-      const std::byte* row = row_of(first + i);
-      float sum = 0;
-      for (int c = lane(); c < dim; c += 32) sum += q[c] * latent(p.pages, row, c);
-      sum = warp_sum(sum);
-      if (lane() == 0) scores[i] = sum * p.scale;
-    }
-    __syncthreads();
-    const float mine = lane() < n ? scores[lane()] : -infinity();  // every warp for itself
-    const float above = fmaxf(top, lanes_max<1, 16>(mine));
-    const float kept = expf(top - above);
-    const float part = lane() < n ? expf(mine - above) : 0.0F;
-    weight = weight * kept + warp_sum(part);
-    top = above;
-    for (int c = thread(); c < dim; c += kThreads) o[c] *= kept;
-    for (int i = 0; i < n; ++i) {
-      const float w = __shfl_sync(0xFFFFFFFFU, part, i);
-      const std::byte* row = row_of(first + i);
-      for (int c = thread(); c < dim; c += kThreads) o[c] += w * latent(p.pages, row, c);
-    }
-  }
-  __syncthreads();
-  for (int c = thread(); c < dim; c += kThreads) o[c] *= 1.0F / weight;
-  __syncthreads();
+  attend_tokens(count, p.pages.dim, p.scale, q, o, scores, [&](int i) {
+    return LatentToken{p.pages, p.pages.at(r, i < pooled ? pools[i / p.pool] * p.pool + i % p.pool : tail + i - pooled)};
+  });
 }
 
 __global__ void __launch_bounds__(kThreads) attend(AttendArgs p) {
-  auto* scratch = shared_floats();
-  float* scores = scratch + kScratch;
+  float* scores = shared_floats();
   float* q = scores + kTokens;
   const int dim = p.pages.dim;
   float* o = q + dim;
@@ -142,7 +118,7 @@ __global__ void __launch_bounds__(kThreads) attend(AttendArgs p) {
       q[c] = sum;
     }
   }
-  attend_head(p, r, q, o, scores, scratch);
+  attend_head(p, r, q, o, scores);
   if (p.value.data == nullptr) {
     for (int c = thread(); c < dim; c += kThreads) p.out.put(r, h * dim + c, o[c]);
     return;
@@ -173,7 +149,7 @@ AttendArgs attend_args(const Params& p) {
   return a;
 }
 cudaError_t launch_attend(const AttendArgs& a, int64_t rows, cudaStream_t s) {
-  const size_t shared = static_cast<size_t>(kScratch + kTokens + 2 * a.pages.dim) * sizeof(float);
+  const size_t shared = static_cast<size_t>(kTokens + 2 * a.pages.dim) * sizeof(float);
   return launch(attend, blocks_of(rows * a.heads), kThreads, shared, 1, false, s, a);
 }
 

@@ -82,6 +82,14 @@ __device__ __forceinline__ Best block_best(Best v, float* scratch) {
   return over_warps(warp_best(v), scratch, [](const Best& a, const Best& b) { return better(a, b); });
 }
 
+// The largest of x [n] that ranks behind `last`: {-inf, INT32_MAX} if there is none. Begin with {inf, -1}.
+__device__ __forceinline__ Best next_best(const float* x, int n, const Best& last, float* scratch) {
+  Best best{-infinity(), INT32_MAX};
+  for (int i = thread(); i < n; i += kThreads)
+    if (x[i] < last.value || (x[i] == last.value && i > last.index)) best = better(best, {x[i], i});
+  return block_best(best, scratch);
+}
+
 // x / sqrt(mean(x^2) + eps) of n floats in shared memory: the factor.
 __device__ __forceinline__ float inverse_rms(const float* x, int n, float eps, float* scratch) {
   float sum = 0;

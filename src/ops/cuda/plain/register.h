@@ -13,6 +13,7 @@ void register_mhc(ops::OpTable& table);        // mhc_mix, mhc_expand, mhc_final
 void register_kda(ops::OpTable& table);        // kda, kda_fold
 void register_attention(ops::OpTable& table);  // latent_write, mla_attend, mla_attend_expanded
 void register_indexer(ops::OpTable& table);    // indexer_keys, indexer_select
+void register_drafter(ops::OpTable& table);    // window_write, window_attend, block_conv, draft_path
 void register_sample(ops::OpTable& table);     // sample
 
 inline void register_all(ops::OpTable& table) {
@@ -23,6 +24,7 @@ inline void register_all(ops::OpTable& table) {
   register_kda(table);
   register_attention(table);
   register_indexer(table);
+  register_drafter(table);
   register_sample(table);
 }
 

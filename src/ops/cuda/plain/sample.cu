@@ -3,6 +3,7 @@
 #include "ops/cuda/plain/block.cuh"
 #include "ops/cuda/plain/element.cuh"
 #include "ops/cuda/plain/op.h"
+#include "ops/cuda/plain/random.cuh"
 #include "ops/cuda/plain/register.h"
 
 namespace baton::cuda::plain {
@@ -20,27 +21,8 @@ struct SampleArgs {
   float* edited;  // [m, vocabulary]
 };
 
-// Word `column % 4` of Philox4x32-10 at the counter (column / 4, position, 0, 0): base/random.h.
-__device__ uint32_t philox_word(uint64_t key, uint32_t group, uint32_t position, int word) {
-  uint32_t c0 = group, c1 = position, c2 = 0, c3 = 0;
-  auto k0 = static_cast<uint32_t>(key);
-  auto k1 = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t{0xD2511F53} * c0;
-    const uint64_t p1 = uint64_t{0xCD9E8D57} * c2;
-    c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
-    c1 = static_cast<uint32_t>(p1);
-    c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
-    c3 = static_cast<uint32_t>(p0);
-    k0 += 0x9E3779B9;
-    k1 += 0xBB67AE85;
-  }
-  return word == 0 ? c0 : word == 1 ? c1 : word == 2 ? c2 : c3;
-}
 __device__ float gumbel(const ops::SamplingRow& row, int column) {
-  const uint32_t bits = philox_word(row.seed, static_cast<uint32_t>(column) >> 2U, static_cast<uint32_t>(row.position), column & 3);
-  const float u = (static_cast<float>(bits >> 9) + 0.5F) * 0x1p-23F;
-  return -logf(-logf(u));
+  return -logf(-logf(unit_of_token(row.seed, static_cast<uint32_t>(column), static_cast<uint32_t>(row.position), 0)));
 }
 
 class Row {
@@ -113,11 +95,7 @@ class Row {
     if (thread() == 0) *logprob = static_cast<float>(static_cast<double>(l_[token]) - log_sum);
     Best last{infinity(), -1};
     for (int j = 0; j < k; ++j) {
-      Best best{-infinity(), INT32_MAX};
-      each([&](int i, float x) {
-        if (x < last.value || (x == last.value && i > last.index)) best = better(best, {x, i});
-      });
-      last = block_best(best, scratch_);
+      last = next_best(l_, n_, last, scratch_);
       const bool none = last.index == INT32_MAX;
       if (thread() == 0)
         top[j] = none ? ops::TokenLogprob{-1, -infinity()}
