@@ -1,5 +1,6 @@
 // The promise of the engine on the CPU with float state: what a request gets, to the bit of its log-probabilities, does not depend on what
-// else runs, on where its prompt is cut, on what is cached, on retraction, or on planning ahead.
+// else runs, on where its prompt is cut, on what is cached, on retraction, or on planning ahead. With
+// BATON_TEST_DEVICE=cuda on that device.
 #include <cstdlib>
 
 #include "engine/slot_sampling.h"
