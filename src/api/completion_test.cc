@@ -63,6 +63,11 @@ TEST(Completion, Fields) {
   for (int i = 0; i < 128; ++i) many += R"("a",)";
   EXPECT_EQ(refusal(R"({"prompt":["a","b"],"n":65})"), "n: is 65 for 2 prompts; 128 choices are the most");
   EXPECT_EQ(refusal(R"({"prompt":[)" + many + R"("a"]})"), "prompt: has 129 prompts; 128 are the most");
+  EXPECT_EQ(refusal(R"({"prompt":"a","seed":1,"sampling_seed":2})"),
+            "sampling_seed: says otherwise than `seed`, which means the same; give one of them");
+  EXPECT_EQ(refusal(R"({"prompt":"a","thinking_budget":1,"reasoning_budget":2})"),
+            "thinking_budget: says otherwise than `reasoning_budget`, which means the same; give one of them");
+  EXPECT_EQ(refusal(R"({"prompt":"a","seed":1,"sampling_seed":1,"min_tokens":null,"min_new_tokens":3})"), "taken");
   EXPECT_EQ(refusal(R"({"prompt":"a","logprobs":true})"), "logprobs: is true; it must be a whole number from 0 to 20");
   EXPECT_EQ(refusal(R"({"prompt":"a","min_tokens":40})"), "taken");
 }

@@ -5,6 +5,7 @@
 
 #include "api/body.h"
 #include "api/field_table.h"
+#include "api/message_blocks.h"
 
 namespace baton::api {
 namespace {
@@ -195,6 +196,31 @@ void add_function(ChatRequest& out, FieldReader name, const boost::json::value* 
   const bool given = parameters != nullptr && !parameters->is_null();
   if (given && !parameters->is_object()) return owner.member("parameters", *parameters).wrong("must be an object, a JSON schema");
   out.tools.functions.push_back({std::string(*called), given ? *parameters : boost::json::value()});
+}
+
+void read_flat_tools(FieldReader& in, ChatRequest& out, std::string_view schema_name,
+                     void (*check)(FieldReader& tool, const boost::json::object& members)) {
+  const boost::json::array* tools = in.array(in.limits().tools);
+  if (tools == nullptr) return;
+  const text::ChatValue exact = template_value(in);
+  std::vector<text::ChatValue> shown_tools;
+  for (size_t i = 0; i < tools->size() && !in.failed(); ++i) {
+    FieldReader tool = in.item(i, (*tools)[i]);
+    const boost::json::object* members = tool.object();
+    if (members == nullptr) return;
+    check(tool, *members);
+    if (in.failed()) return;
+    const auto* name = members->if_contains("name");
+    if (name == nullptr) return tool.wrong("has no `name`");
+    add_function(out, tool.member("name", *name), members->if_contains(schema_name), tool);
+    const text::jinja::Dict& given = exact.as_list().items[i].as_dict();
+    auto function = std::make_shared<text::jinja::Dict>();
+    for (const std::string_view key : {std::string_view("name"), std::string_view("description"), schema_name})
+      if (const text::ChatValue* v = given.find(key); v != nullptr && !v->is_none())
+        function->set(text::ChatValue::text(key == schema_name ? "parameters" : std::string(key)), *v);
+    shown_tools.push_back(object_of({{"type", text::ChatValue::text("function")}, {"function", text::ChatValue(function)}}));
+  }
+  if (!in.failed() && !shown_tools.empty()) out.prompt.tools = list_of(shown_tools);
 }
 
 void read_tools(FieldReader& in, ChatRequest& out) {

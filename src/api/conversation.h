@@ -19,6 +19,10 @@ void check_messages(Reading& reading, text::ChatValue& messages);
 
 // A function of a request, whatever its API: its name is a valid one that is not there yet, and its schema an object.
 void add_function(ChatRequest& out, FieldReader name, const boost::json::value* parameters, const FieldReader& owner);
+// Tools of APIs that have name, description and schema side by side, the schema under a name of theirs. `check` refuses what is no such
+// function.
+void read_flat_tools(FieldReader& in, ChatRequest& out, std::string_view schema_name,
+                     void (*check)(FieldReader& tool, const boost::json::object& members));
 // tools and tool_choice as chat completions have them.
 void read_tools(FieldReader& in, ChatRequest& out);
 void read_tool_choice(FieldReader& in, ChatRequest& out);

@@ -28,6 +28,21 @@ void read_field(FieldReader in, const Field* field, Request& out) {
   if (field->use == Use::kTaken) field->read(in, out);
 }
 
+// Two spellings of one thing, at most, may say the same. `each` calls its argument with every name and value.
+void check_spellings(FieldGroups groups, Reading& reading, const std::string& path, const auto& each) {
+  each([&](std::string_view name, const json::value& value) {
+    const Field* field = find(groups, name);
+    if (field == nullptr || field->same_as.empty() || value.is_null()) return;
+    each([&](std::string_view other, const json::value& its) {
+      const Field* beside = find(groups, other);
+      const bool same_thing = other == field->same_as || (beside != nullptr && beside->same_as == field->same_as);
+      if (reading.error || other == name || !same_thing || its.is_null() || same(value, its)) return;
+      reading.error = ApiError::field(path.empty() ? std::string(name) : fmt::format("{}.{}", path, name),
+                                      fmt::format("says otherwise than `{}`, which means the same; give one of them", other));
+    });
+  });
+}
+
 void check_required(FieldGroups groups, Reading& reading, const std::string& path, const auto& has) {
   for (const auto group : groups)
     for (const Field& field : group)
@@ -49,6 +64,9 @@ void read_fields(const Body& body, FieldGroups groups, Reading& reading, Request
     const Field* field = find(groups, m.name);
     read_field({reading, *m.value, std::string(m.name), m.raw, field != nullptr ? field->range : Range{}}, field, out);
   }
+  check_spellings(groups, reading, "", [&](const auto& look) {
+    for (const Body::Member& m : body.members) look(m.name, *m.value);
+  });
   check_required(groups, reading, "", [&](std::string_view name) {
     for (const Body::Member& m : body.members)
       if (m.name == name) return !m.value->is_null();
@@ -66,6 +84,9 @@ void read_fields(FieldReader& object, FieldGroups groups, Request& out) {
     const FieldReader in = object.member(m.key(), m.value());
     read_field({object.reading(), m.value(), in.path(), {}, field != nullptr ? field->range : Range{}}, field, out);
   }
+  check_spellings(groups, object.reading(), object.path(), [&](const auto& look) {
+    for (const auto& m : *members) look(m.key(), m.value());
+  });
   check_required(groups, object.reading(), object.path(), [&](std::string_view name) {
     const json::value* v = members->if_contains(name);
     return v != nullptr && !v->is_null();

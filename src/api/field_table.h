@@ -25,6 +25,7 @@ struct Field {
   Use use = Use::kTaken;
   Range range{};
   bool required = false;
+  std::string_view same_as{};   // the field that this is another spelling of
   std::string_view harmless{};  // of kRefused: a JSON value that is taken all the same, as null always is
   void (*read)(FieldReader& in, Request& out) = nullptr;
 };

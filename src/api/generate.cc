@@ -26,7 +26,11 @@ void read_max_new_tokens(FieldReader& in, Request& out) {
 
 constexpr Field kSampling[] = {
     {.name = "max_new_tokens", .type = "integer from 1", .what = "128 if not given", .read = read_max_new_tokens},
-    {.name = "max_tokens", .type = "integer from 1", .what = "another name of `max_new_tokens`", .read = read_max_new_tokens},
+    {.name = "max_tokens",
+     .type = "integer from 1",
+     .what = "another name of `max_new_tokens`",
+     .same_as = "max_new_tokens",
+     .read = read_max_new_tokens},
 };
 
 void read_sampling_params(FieldReader& in, Request& out) {

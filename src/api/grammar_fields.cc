@@ -21,6 +21,7 @@ void set_grammar(FieldReader& in, Request& out, GrammarSpec spec) {
     return in.wrong(ok.error().message);
   }
   out.grammar = std::move(spec);
+  out.grammar_field = in.path();
 }
 
 // A schema or structural tag as an object, or as text that holds one.

@@ -34,30 +34,13 @@ void read_system(FieldReader& in, Request& out) {
 }
 
 void read_tools_of_messages(FieldReader& in, Request& out) {
-  const json::array* tools = in.array(in.limits().tools);
-  if (tools == nullptr) return;
-  const ChatValue exact = template_value(in);
-  std::vector<ChatValue> shown_tools;
-  for (size_t i = 0; i < tools->size() && !in.failed(); ++i) {
-    FieldReader tool = in.item(i, (*tools)[i]);
-    const json::object* members = tool.object();
-    if (members == nullptr) return;
-    const auto* type = members->if_contains("type");
+  read_flat_tools(in, chat(out), "input_schema", [](FieldReader& tool, const json::object& members) {
+    const auto* type = members.if_contains("type");
     if (type != nullptr && !type->is_null() && *type != "custom")
       return tool.member("type", *type).unsupported(fmt::format("is {}; the server has no tools of its own", shown(*type)));
-    const auto* name = members->if_contains("name");
-    const auto* schema = members->if_contains("input_schema");
-    if (name == nullptr) return tool.wrong("has no `name`");
+    const auto* schema = members.if_contains("input_schema");
     if (schema == nullptr || !schema->is_object()) return tool.wrong("has no `input_schema`, or one that is no object");
-    add_function(chat(out), tool.member("name", *name), schema, tool);
-    const jinja::Dict& given = exact.as_list().items[i].as_dict();
-    auto function = std::make_shared<jinja::Dict>();
-    function->set(ChatValue::text("name"), *given.find("name"));
-    if (const ChatValue* d = given.find("description"); d != nullptr && !d->is_none()) function->set(ChatValue::text("description"), *d);
-    function->set(ChatValue::text("parameters"), *given.find("input_schema"));
-    shown_tools.push_back(object_of({{"type", ChatValue::text("function")}, {"function", ChatValue(function)}}));
-  }
-  if (!in.failed() && !shown_tools.empty()) chat(out).prompt.tools = list_of(shown_tools);
+  });
 }
 
 void read_choice_of_messages(FieldReader& in, Request& out) {

@@ -48,6 +48,7 @@ constexpr Field kFields[] = {
     {.name = "extra_key",
      .type = "string",
      .what = "SGLang's name of `cache_salt`",
+     .same_as = "cache_salt",
      .read = [](FieldReader& in, Request& out) { in.into(out.cache_salt); }},
     refused("bootstrap_host", "the router places requests, not the client"),
     refused("bootstrap_port", "the router places requests, not the client"),

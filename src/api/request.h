@@ -50,6 +50,7 @@ struct Request {
   Sampling sampling{};
   StreamOptions stream{};
   std::optional<text::GrammarSpec> grammar{};  // that the content keeps to
+  std::string grammar_field{};                 // where it stood
   std::optional<int32_t> thinking_token_budget{};
   int32_t priority = 0;  // as the client said it; what is higher is the server's to say
   std::string cache_salt{};

@@ -30,30 +30,13 @@ void read_input(FieldReader& in, Request& out) {
 }
 
 void read_tools_of_responses(FieldReader& in, Request& out) {
-  const json::array* tools = in.array(in.limits().tools);
-  if (tools == nullptr) return;
-  const ChatValue exact = template_value(in);
-  std::vector<ChatValue> shown_tools;
-  for (size_t i = 0; i < tools->size() && !in.failed(); ++i) {
-    FieldReader tool = in.item(i, (*tools)[i]);
-    const json::object* members = tool.object();
-    if (members == nullptr) return;
-    const auto* type = members->if_contains("type");
+  read_flat_tools(in, chat(out), "parameters", [](FieldReader& tool, const json::object& members) {
+    const auto* type = members.if_contains("type");
     if (type == nullptr || *type != "function")
-      return tool.member("type", type != nullptr ? *type : in.value())
+      return tool.member("type", type != nullptr ? *type : tool.value())
           .unsupported("must be 'function'; the server has no tools of its own");
-    const auto* name = members->if_contains("name");
-    if (name == nullptr) return tool.wrong("has no `name`");
-    add_function(chat(out), tool.member("name", *name), members->if_contains("parameters"), tool);
-    auto function = std::make_shared<jinja::Dict>();
-    for (const char* key : {"name", "description", "parameters"})
-      if (const ChatValue* v = exact.as_list().items[i].as_dict().find(key); v != nullptr && !v->is_none())
-        function->set(ChatValue::text(key), *v);
-    shown_tools.push_back(object_of({{"type", ChatValue::text("function")}, {"function", ChatValue(function)}}));
-  }
-  if (in.failed()) return;
-  if (!shown_tools.empty()) chat(out).prompt.tools = list_of(shown_tools);
-  draft(out).tools_text = json::serialize(in.value());
+  });
+  if (!in.failed()) draft(out).tools_text = json::serialize(in.value());
 }
 
 void read_text_config(FieldReader& in, Request& out) {

@@ -36,6 +36,7 @@ constexpr Field kFields[] = {
     {.name = "add_special",
      .type = "boolean",
      .what = "llama.cpp's name of `add_special_tokens`",
+     .same_as = "add_special_tokens",
      .read = [](FieldReader& in, Request& out) { in.into(tokenize(out).add_special_tokens); }},
     {.name = "return_token_strs",
      .type = "boolean",
@@ -95,6 +96,10 @@ ApiResult<TokenizeRequest> parse_tokenize(std::string_view text, const ParseLimi
   if (!body.ok()) return body.error();
   for (const Body::Member& m : body->members) {
     if (m.name != "messages") continue;
+    for (const Body::Member& other : body->members)
+      for (const Field& f : kTextFields)
+        if (f.name == other.name && !other.value->is_null() && !m.value->is_null())
+          return ApiError::field(std::string(other.name), "is a text beside `messages`; give one of them");
     std::vector<std::span<const Field>> groups = {kFields};
     for (const auto group : chat_groups()) groups.push_back(group);
     return parse_conversation(*body, groups, limits);

@@ -73,17 +73,20 @@ Status serve(const server::LoadedSettings& loaded, bool& drained) {
   const Clock::time_point begin = Clock::now();
 
   BATON_ASSIGN(const model::Checkpoint checkpoint, model::Checkpoint::open(s.model));
-  BATON_ASSIGN(const engine::LocalOptions options, engine_options(s, checkpoint));
-  BATON_ASSIGN(const auto local, engine::LocalEngine::open(checkpoint, options));
-  const double engine_s = seconds_since(begin);
+  // What belongs to the tokenizer is read first: it is quick, and the engine draws no ids behind its last.
   BATON_ASSIGN(const auto model, server::ServedModel::load({.folder = s.model,
                                                             .names = s.served_names,
                                                             .tokenizer = s.tokenizer,
                                                             .chat_template = s.chat_template,
                                                             .eos_tokens = checkpoint.config().eos_token_ids,
                                                             .columns = checkpoint.config().vocab_size,
-                                                            .context_tokens = local->context_tokens(),
                                                             .grammar_workers = static_cast<int>(s.grammar_workers)}));
+  BATON_ASSIGN(engine::LocalOptions options, engine_options(s, checkpoint));
+  options.vocabulary = model->tokenizer().id_limit();
+  const Clock::time_point opening = Clock::now();
+  BATON_ASSIGN(const auto local, engine::LocalEngine::open(checkpoint, options));
+  const double engine_s = seconds_since(opening);
+  model->limit_context(local->context_tokens());
   if (model->chat() == nullptr) log_warning("{} has no chat template; chats will be refused", s.model);
 
   server::Metrics metrics;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,6 +37,7 @@ struct Response {
   HeaderList headers = {};
   std::string content_type = "application/json";
   std::string body = {};
+  std::shared_ptr<const void> held = {};  // let go of when the answer has been sent, or nobody waits for it any more
 };
 
 struct StreamHead {

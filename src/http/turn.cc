@@ -45,6 +45,7 @@ void Turn::respond(Response answer) {
   if (phase_ != Phase::kOpen) return;
   phase_ = Phase::kAnswered;
   dropped.swap(on_gone_);
+  held_ = std::move(answer.held);
   response = std::move(answer);
   announce(lock);
 }

@@ -89,6 +89,7 @@ class Turn : public std::enable_shared_from_this<Turn> {
   std::string pending_;
   size_t in_flight_ = 0;
   std::function<void()> on_gone_;
+  std::shared_ptr<const void> held_;  // of the response, while the connection has this turn
 };
 
 // The handle that the handler gets.

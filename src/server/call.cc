@@ -97,10 +97,13 @@ http::HeaderList Call::headers_of_answer(int status) {
   return headers;
 }
 
-void Call::respond(int status, std::string body, std::string_view content_type) {
+void Call::respond(int status, std::string body, std::string_view content_type, std::shared_ptr<const void> held) {
   if (answered_.exchange(true)) return;
-  exchange_->respond(
-      {.status = status, .headers = headers_of_answer(status), .content_type = std::string(content_type), .body = std::move(body)});
+  exchange_->respond({.status = status,
+                      .headers = headers_of_answer(status),
+                      .content_type = std::string(content_type),
+                      .body = std::move(body),
+                      .held = std::move(held)});
 }
 
 void Call::fail(const api::ApiError& error) {
@@ -126,19 +129,24 @@ void Call::own(const std::shared_ptr<Generation>& generation) {
     const std::lock_guard lock(mutex_);
     if (stage_ == Stage::kPreparing) stage_ = Stage::kWaiting;
     generations_.push_back(generation);
-    if (!gone_) return;
+    if (!cancelled_) return;
   }
   generation->cancel();
 }
 
 void Call::client_gone() {
+  gone_ = true;
+  around_.metrics.cancelled.add(stage_.load());
+  cancel();
+}
+
+void Call::cancel() {
   std::vector<std::weak_ptr<Generation>> generations;
   {
     const std::lock_guard lock(mutex_);
-    gone_ = true;
+    cancelled_ = true;
     generations.swap(generations_);
   }
-  around_.metrics.cancelled.add(stage_.load());
   for (const auto& weak : generations)
     if (const auto g = weak.lock()) g->cancel();
 }

@@ -15,6 +15,7 @@
 #include "api/error.h"
 #include "http/cors.h"
 #include "http/exchange.h"
+#include "server/answer_memory.h"
 #include "server/api_keys.h"
 #include "server/generation.h"
 #include "server/metrics.h"
@@ -26,6 +27,7 @@ class Call : public std::enable_shared_from_this<Call> {
   struct Surroundings {  // they outlive it
     Metrics& metrics;
     const http::Cors& cors;
+    AnswerMemory& memory;
     bool log = true;
   };
   Call(const Surroundings& around, std::shared_ptr<http::Exchange> exchange, uint64_t number_high, uint64_t number_low);
@@ -53,13 +55,17 @@ class Call : public std::enable_shared_from_this<Call> {
   void add_header(std::string name, std::string value);
   void ignored(const std::vector<std::string>& fields);  // named in a header
 
-  void respond(int status, std::string body, std::string_view content_type = "application/json");
+  // `held` is let go of when the answer has been sent.
+  void respond(int status, std::string body, std::string_view content_type = "application/json", std::shared_ptr<const void> held = {});
   void fail(const api::ApiError& error);
   // The head is sent at once.
   std::shared_ptr<http::EventStream> stream();
 
   // It is cancelled when the client goes, at once if it has gone.
   void own(const std::shared_ptr<Generation>& generation);
+  // What runs for it, where its answer has ended early.
+  void cancel();
+  std::shared_ptr<AnswerMemory::Share> memory_share() const { return std::make_shared<AnswerMemory::Share>(around_.memory); }
   void used(const api::Usage& usage) { usage_ = usage; }  // for the log; before the answer
   void failed(const api::ApiError& error) { error_ = error.code.empty() ? error.type : error.code; }
 
@@ -80,6 +86,7 @@ class Call : public std::enable_shared_from_this<Call> {
   std::string error_;
 
   std::mutex mutex_;
+  bool cancelled_ = false;
   std::vector<std::weak_ptr<Generation>> generations_;
 };
 

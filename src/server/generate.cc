@@ -91,9 +91,8 @@ class GenerateWhole final : public WholeAnswer {
       : WholeAnswer(std::move(call), shape.choices(), shape.prompts), shape_(std::move(shape)),
         parts_(static_cast<size_t>(shape_.choices())) {}
 
-  void on_news(int32_t choice, ChoiceNews& news, const api::Usage& usage) override { parts_[static_cast<size_t>(choice)].add(news, usage); }
-
  private:
+  void keep(int32_t choice, ChoiceNews& news, const api::Usage& usage) override { parts_[static_cast<size_t>(choice)].add(news, usage); }
   std::string body(const api::Usage&) override {
     std::string out = shape_.many ? "[" : "";
     for (int32_t c = 0; c < shape_.choices(); ++c) {

@@ -28,6 +28,7 @@ struct Prepared {
   std::unique_ptr<engine::Constraint> constraint;
   // To compile before it can start; grammar_after: once this token ended the reasoning.
   std::optional<text::GrammarSpec> grammar;
+  std::string grammar_field;
   std::optional<int32_t> grammar_after;
   std::optional<int32_t> thinking_budget;
   std::vector<int32_t> client_stops;  // stop tokens that the client named, for the answer to name

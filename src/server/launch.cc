@@ -22,6 +22,12 @@ void add(api::Usage& to, const api::Usage& more) {
                .decode_s = std::max(longest.decode_s, more.timing->decode_s)};
 }
 
+int64_t bytes_of(const std::vector<api::TokenLogprobs>& logprobs) {
+  size_t bytes = logprobs.size() * sizeof(api::TokenLogprobs);
+  for (const api::TokenLogprobs& l : logprobs) bytes += l.top.size() * sizeof(api::TokenLogprob);
+  return static_cast<int64_t>(bytes);
+}
+
 }  // namespace
 
 void StreamedAnswer::begin() {
@@ -66,11 +72,31 @@ void StreamedAnswer::on_end(const api::ApiError* error, const api::Usage& usage)
   stream_->end();
 }
 
+bool WholeAnswer::take(int64_t bytes) {
+  if (closed_) return false;
+  if (share_->add(bytes)) return true;
+  closed_ = true;
+  choices_ = {};
+  prompt_logprobs_ = {};
+  call_->fail(api::ApiError::overloaded(
+      "Answers that are kept until they are complete take as much memory as they may; ask for a stream, or for fewer choices or "
+      "log-probabilities."));
+  call_->cancel();
+  return false;
+}
+
 void WholeAnswer::on_prompt(int32_t first_choice, std::vector<api::TokenLogprobs> logprobs) {
+  if (!take(bytes_of(logprobs))) return;
   prompt_logprobs_[static_cast<size_t>(first_choice)] = std::move(logprobs);
 }
 
-void WholeAnswer::on_news(int32_t index, ChoiceNews& news, const api::Usage&) {
+void WholeAnswer::on_news(int32_t choice, ChoiceNews& news, const api::Usage& usage) {
+  int64_t bytes = bytes_of(news.logprobs);
+  for (const text::OutputEvent& e : news.events) bytes += static_cast<int64_t>(e.text.size());
+  if (take(bytes)) keep(choice, news, usage);
+}
+
+void WholeAnswer::keep(int32_t index, ChoiceNews& news, const api::Usage&) {
   api::Choice& choice = choices_[static_cast<size_t>(index)];
   for (const text::OutputEvent& e : news.events) choice.message.add(e);
   for (api::TokenLogprobs& l : news.logprobs) choice.logprobs.push_back(std::move(l));
@@ -82,9 +108,13 @@ void WholeAnswer::on_end(const api::ApiError* error, const api::Usage& usage) {
   add(usage_, usage);
   call_->used(usage_);
   if (error == nullptr && --prompts_ > 0) return;
+  if (error != nullptr) {
+    closed_ = true;
+    return call_->fail(*error);
+  }
+  std::string whole = body(usage_);
+  if (take(static_cast<int64_t>(whole.size()))) call_->respond(200, std::move(whole), "application/json", std::move(share_));
   closed_ = true;
-  if (error != nullptr) return call_->fail(*error);
-  call_->respond(200, body(usage_));
 }
 
 void launch(Server& server, const std::shared_ptr<Call>& call, Prepared prepared, std::shared_ptr<Answer> answer) {

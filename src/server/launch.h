@@ -52,15 +52,16 @@ class StreamedAnswer : public Answer {
   std::shared_ptr<http::EventStream> stream_;
 };
 
-// An answer that is kept until it is complete.
+// An answer that is kept until it is complete. One that would take more memory than is left for such answers ends with an error.
 class WholeAnswer : public Answer {
  public:
   // All choices of all prompts.
   WholeAnswer(std::shared_ptr<Call> call, int32_t choices, int32_t prompts)
-      : call_(std::move(call)), prompts_(prompts), choices_(static_cast<size_t>(choices)), prompt_logprobs_(choices_.size()) {}
+      : call_(std::move(call)), share_(call_->memory_share()), prompts_(prompts), choices_(static_cast<size_t>(choices)),
+        prompt_logprobs_(choices_.size()) {}
 
-  void on_prompt(int32_t first_choice, std::vector<api::TokenLogprobs> logprobs) override;
-  void on_news(int32_t choice, ChoiceNews& news, const api::Usage& usage) override;
+  void on_prompt(int32_t first_choice, std::vector<api::TokenLogprobs> logprobs) final;
+  void on_news(int32_t choice, ChoiceNews& news, const api::Usage& usage) final;
   void on_end(const api::ApiError* error, const api::Usage& usage) final;
 
  protected:
@@ -72,9 +73,13 @@ class WholeAnswer : public Answer {
   Call& call() { return *call_; }
 
  private:
+  // Adds the news of a choice to what body() is made of.
+  virtual void keep(int32_t choice, ChoiceNews& news, const api::Usage& usage);
   virtual std::string body(const api::Usage& usage) = 0;
+  bool take(int64_t bytes);
 
   const std::shared_ptr<Call> call_;
+  std::shared_ptr<AnswerMemory::Share> share_;
   int32_t prompts_;
   bool closed_ = false;
   api::Usage usage_;

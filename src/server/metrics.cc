@@ -101,6 +101,8 @@ std::vector<Row> make_table() {
        {"preparing", "waiting", "answering"}},
       {"prepare_queue", kGauge, "Requests that wait to be read and tokenised.", "",
        [](const Sources& m, size_t) { return number(static_cast<int64_t>(m.preparing)); }},
+      {"answer_bytes", kGauge, "Bytes of answers that are kept until they are complete and sent.", "",
+       [](const Sources& m, size_t) { return number(m.answer_bytes); }},
       {"ignored_fields", kCounter, "Fields of requests that no endpoint knows.", "", ours<&Metrics::ignored_fields>},
 
       {"prompt_tokens", kCounter, "Tokens of prompts that were taken.", "prompt_tokens", ours<&Metrics::prompt_tokens>},

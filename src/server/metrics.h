@@ -77,8 +77,9 @@ struct MetricSources {
   engine::EngineMetrics engine;
   http::Counters http;
   text::GrammarCompiler::Counters grammars;
-  size_t preparing = 0;     // requests that wait to be read
-  int64_t queue_limit = 0;  // choices that may be taken at once
+  int64_t answer_bytes = 0;  // of whole answers that are made or sent
+  size_t preparing = 0;      // requests that wait to be read
+  int64_t queue_limit = 0;   // choices that may be taken at once
   std::string_view model;
   std::string_view version;
 };

@@ -14,11 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool has_template(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::exists(folder / "chat_template.jinja", ignored) || fs::exists(folder / "tokenizer_config.json", ignored);
-}
-
 struct Between {
   float least, most;
 };
@@ -53,12 +48,12 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(const ServedModelOptions&
   if (o.eos_tokens.empty())
     for (const char* end : {"<|endoftext|>", "<|user|>", "<|observation|>"})
       if (const auto id = m->tokenizer_.id_of(end)) o.eos_tokens.push_back(*id);
-  if (!o.chat_template.empty() || has_template(o.folder)) {
-    auto chat = text::ChatTemplate::load(o.folder, o.chat_template);
-    if (!chat.ok()) return chat.error();
+  auto chat = text::ChatTemplate::load(o.folder, o.chat_template);
+  if (chat.ok())
     m->chat_ = std::move(*chat);
-  }
-  for (int32_t id = 0; id < static_cast<int32_t>(o.columns); ++id)
+  else if (!o.chat_template.empty() || chat.error().kind != Error::Kind::kNotFound)
+    return chat.error();  // a model without one completes text
+  for (int32_t id = 0; id < static_cast<int32_t>(m->tokenizer_.id_limit()); ++id)
     if (!m->tokenizer_.has(id)) m->padding_.push_back(id);
   m->created_ = static_cast<int64_t>(std::time(nullptr));
   BATON_TRY(m->read_defaults());

@@ -23,7 +23,7 @@ struct ServedModelOptions {
   std::filesystem::path chat_template;  // empty: the folder's; it may have none
   std::vector<int32_t> eos_tokens;      // empty: those that GLM models end messages with, as far as the tokeniser has them
   int64_t columns = 0;                  // width of the logits
-  int64_t context_tokens = 0;
+  int64_t context_tokens = 0;           // or limit_context(), where it is known later
   int grammar_workers = 1;
 };
 
@@ -51,7 +51,9 @@ class ServedModel {
   const SamplingDefaults& defaults() const { return defaults_; }
   int64_t context_tokens() const { return options_.context_tokens; }
   int64_t columns() const { return options_.columns; }
-  // Columns of the logits that no token belongs to: they are never drawn.
+  // Before it is served.
+  void limit_context(int64_t tokens) { options_.context_tokens = tokens; }
+  // Ids below the tokenizer's last that no token has: they are never drawn. The engine knows where the ids end.
   const std::vector<int32_t>& padding() const { return padding_; }
 
   // Starts the compiler at the first call. Fails where its library is missing, with a message for the client.

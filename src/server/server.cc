@@ -58,7 +58,7 @@ Result<std::unique_ptr<Server>> Server::start(Service& service, const ServerOpti
 }
 
 Server::Server(Service& service, const ServerOptions& options)
-    : service_(service), options_(options), cors_(options.settings.allowed_origins),
+    : service_(service), options_(options), answer_memory_(options.settings.answer_bytes), cors_(options.settings.allowed_origins),
       prepare_(static_cast<int>(options.settings.prepare_threads), kMostPreparing),
       form_(static_cast<int>(options.settings.grammar_workers) + 1, kMostForming) {
   parse_limits_.body_bytes = static_cast<size_t>(options.settings.body_bytes);
@@ -101,6 +101,7 @@ MetricSources Server::metric_sources() const {
           .engine = service_.engine().metrics(),
           .http = listener_->counters(),
           .grammars = service_.model().grammar_counters(),
+          .answer_bytes = answer_memory_.held(),
           .preparing = prepare_.waiting() + form_.waiting(),
           .queue_limit = service_.options().most_choices,
           .model = service_.model().name(),
@@ -191,7 +192,7 @@ void Server::handle(std::shared_ptr<http::Exchange> exchange) {
   const uint64_t n = calls_.fetch_add(1, std::memory_order_relaxed);
   const PhiloxBlock block = philox(call_key_, {static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), 1, 0});
   const bool quiet = route != nullptr && route->access == Access::kOpen;  // probes and scrapes
-  const Call::Surroundings around{metrics(), cors_, options_.settings.log_requests && !quiet};
+  const Call::Surroundings around{metrics(), cors_, answer_memory_, options_.settings.log_requests && !quiet};
   auto call = std::make_shared<Call>(around, std::move(exchange), uint64_t{block[0]} << 32 | block[1], uint64_t{block[2]} << 32 | block[3]);
   if (route == nullptr) {
     metrics().refused.add(Refused::kNotFound);

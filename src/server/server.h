@@ -75,6 +75,7 @@ class Server {
   Service& service_;
   const ServerOptions options_;
   api::ParseLimits parse_limits_;
+  AnswerMemory answer_memory_;
   std::unique_ptr<ApiKeys> keys_;
   http::Cors cors_;
   std::atomic<bool> draining_{false};

@@ -140,6 +140,7 @@ api::ApiResult<Prepared> Service::prepare(const api::Request& request, std::vect
   p.output = output_of(request);
   p.client_stops = request.sampling.stop_token_ids;
   p.grammar = request.grammar;
+  p.grammar_field = request.grammar_field;
   p.timing = caller.timing;
   return p;
 }
@@ -175,11 +176,12 @@ std::optional<ApiError> Service::choose_grammar(api::ChatRequest& request, Prepa
       boost::json::error_code error;
       options.response_schema =
           p.grammar->kind == Kind::kJsonObject ? boost::json::value{{"type", "object"}} : boost::json::parse(p.grammar->text, error);
-      if (error) return ApiError::field("response_format", "holds no valid JSON schema");
+      if (error) return ApiError::field(p.grammar_field, "holds no valid JSON schema");
     }
     auto spec = text::tool_call_grammar(request.tools.functions, options, markup, model_.tokenizer());
     if (!spec.ok()) return ApiError::of(spec.error(), "tools");
     p.grammar = std::move(*spec);
+    if (p.grammar_field.empty()) p.grammar_field = "tools";
   }
   if (!p.output.starts_in_reasoning) return std::nullopt;
   if ((p.grammar || request.thinking_token_budget) && close < 0)
@@ -195,14 +197,14 @@ std::optional<ApiError> Service::form(Prepared& p) const {
     if (!compiler.ok()) return ApiError{.status = 501, .type = "server_error", .code = "unsupported", .message = compiler.error().message};
     const Result<text::GrammarCompiler::Compiled> compiled = (*compiler)->compile(std::move(*p.grammar)).get();
     p.grammar.reset();
-    if (!compiled.ok()) return ApiError::of(compiled.error(), "response_format");
+    if (!compiled.ok()) return ApiError::of(compiled.error(), p.grammar_field);
     text::GrammarMatcher::Options options;
     if (p.grammar_after) {
       options.begins_after = p.grammar_after;
       options.not_before = text::tool_markers(model_.markup());
     }
     auto matcher = text::GrammarMatcher::create(*compiled, std::move(options));
-    if (!matcher.ok()) return ApiError::of(matcher.error(), "response_format");
+    if (!matcher.ok()) return ApiError::of(matcher.error(), p.grammar_field);
     p.constraint = engine::constrain(std::move(*matcher));
   }
   if (p.thinking_budget)

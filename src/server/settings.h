@@ -71,6 +71,7 @@ struct Settings {
   int64_t body_bytes = int64_t{16} << 20;
   int64_t header_bytes = int64_t{16} << 10;
   int64_t stream_bytes = int64_t{1} << 20;
+  int64_t answer_bytes = int64_t{256} << 20;
   int64_t choices = 16;
   int64_t request_timeout_ms = 0;  // 0: none
   int64_t keep_alive_s = 75;

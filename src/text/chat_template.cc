@@ -276,6 +276,8 @@ std::vector<std::string> ChatTemplate::names() const {
 void ChatTemplate::set_variable(const std::string& name, ChatValue value) { variables_.emplace_back(name, std::move(value)); }
 
 Status ChatTemplate::add(const std::string& name, std::string_view source, const std::string& where) {
+  if (source.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return Error{Error::Kind::kInvalid, fmt::format("{}: the chat template is empty, so every prompt would be", where)};
   auto program = jinja::Template::parse(source);
   if (!program.ok()) return Error{program.error().kind, fmt::format("{}: {}", where, program.error().message)};
   templates_.push_back({name, where, std::move(*program)});

@@ -33,8 +33,9 @@ class Model(harness.ServerTest):
         entries = answer.choices[0].logprobs.content
         self.assertEqual(len(entries), answer.usage.completion_tokens)
         for e in entries:
-            # Random weights may like columns best that no token belongs to; those are listed, and never drawn.
-            best = max(t.logprob for t in e.top_logprobs if t.token)
+            # Random weights may like columns best that no token belongs to: those are neither drawn nor listed.
+            self.assertTrue(all(t.bytes for t in e.top_logprobs), e)
+            best = max(t.logprob for t in e.top_logprobs)
             self.assertAlmostEqual(e.logprob, best, places=5)
 
     def test_prompt_logprobs(self):

@@ -233,6 +233,51 @@ class Operation(harness.PatientTest):
             with self.assertRaisesRegex(RuntimeError, message):
                 self.start()
 
+    def test_a_model_without_a_chat_template_completes_text(self):
+        template, config = (os.path.join(harness.MODEL, name) for name in ("chat_template.jinja", "tokenizer_config.json"))
+        with open(template, encoding="utf-8") as f:
+            text = f.read()
+
+        def restore():
+            os.remove(config)
+            with open(template, "w", encoding="utf-8") as f:
+                f.write(text)
+        self.addCleanup(restore)
+        os.remove(template)
+        with open(config, "w", encoding="utf-8") as f:
+            f.write("{}")
+        server = self.start()
+        with self.assertRaisesRegex(openai.BadRequestError, "chat template"):
+            server.openai().chat.completions.create(model="scripted", messages=[{"role": "user", "content": "a"}])
+        self.assertEqual(server.openai().completions.create(model="scripted", prompt="abc", max_tokens=3).choices[0].text, "abc")
+        self.assertEqual(server.stop(), 0)
+        with open(template, "w", encoding="utf-8") as f:
+            f.write(" \n")
+        with self.assertRaisesRegex(RuntimeError, "is empty"):
+            self.start()
+
+    def test_whole_answers_have_a_bound_together(self):
+        server = self.start("--max-answer-bytes", "200000")
+        ask = {"model": "scripted", "messages": [{"role": "user", "content": "#repeat 2000 abcd"}], "max_tokens": 8000}
+        with self.assertRaises(openai.InternalServerError) as caught:
+            server.openai().chat.completions.create(**ask, logprobs=True, top_logprobs=20)
+        self.assertEqual(caught.exception.status_code, 503)
+        self.assertIn("stream", str(caught.exception))
+        self.idle(server)
+        self.assertEqual(server.metrics()["baton_answer_bytes"], 0)
+        server.openai().chat.completions.create(**ask)
+        few = {**ask, "max_tokens": 200, "logprobs": True, "top_logprobs": 20}
+        chunks = list(server.openai().chat.completions.create(**few, stream=True))
+        self.assertEqual(sum(len(c.choices[0].logprobs.content) for c in chunks if c.choices and c.choices[0].logprobs), 200)
+        # What nobody reads counts until its connection is gone.
+        body = json.dumps({**ask, "n": 8, "max_tokens": 4000}).encode()
+        with socket.create_connection(("127.0.0.1", server.port)) as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            self.wait_for(lambda: server.metrics()["baton_answer_bytes"] > 0, "nothing is held")
+        self.wait_for(lambda: server.metrics()["baton_answer_bytes"] == 0, "it is held for ever")
+        self.assertEqual(server.stop(), 0)
+
     def test_a_crowd(self):
         server = self.start("--max-num-seqs", "64")
         failures = []
