@@ -250,6 +250,8 @@ TEST_F(CommandLine, DraftsOnRequestAndSaysWhatCannotDraft) {
     return run(more);
   };
   EXPECT_EQ(with({"--speculative-algorithm", "NEXTN", "--speculative-num-steps", "3"}).out, with({}).out);
+  const std::string draft_model = BATON_TEST_DATA "/drafters/dflash2";
+  EXPECT_EQ(with({"--speculative-algorithm", "DFLASH", "--speculative-draft-model-path", draft_model}).out, with({}).out);
   const Outcome bench =
       run({"bench", "speculation", "--model", kGolden + "mtp", "--count", "2", "--max-tokens", "8", "--json", path("b.json")});
   EXPECT_EQ(bench.exit_code, 0) << bench.err;
@@ -259,7 +261,10 @@ TEST_F(CommandLine, DraftsOnRequestAndSaysWhatCannotDraft) {
   const std::vector<std::pair<std::vector<std::string>, const char*>> wrong = {
       {{"--speculative-num-steps", "3"}, "needs a --speculative-algorithm"},
       {{"--speculative-algorithm", "NEXTN", "--speculative-num-steps", "3", "--speculative-num-draft-tokens", "3"}, "or give 4"},
-      {{"--speculative-algorithm", "NEXTN", "--speculative-draft-model-path", "x"}, "is for --speculative-algorithm DFLASH"}};
+      {{"--speculative-algorithm", "NEXTN", "--speculative-draft-model-path", "x"}, "is for --speculative-algorithm DFLASH"},
+      {{"--speculative-algorithm", "DFLASH"}, "needs --speculative-draft-model-path"},
+      {{"--speculative-algorithm", "DFLASH", "--speculative-draft-model-path", kGolden + "mtp"}, "DFlash2DraftModel"},
+      {{"--speculative-algorithm", "DFLASH", "--speculative-draft-model-path", draft_model, "--speculative-num-steps", "8"}, "has 7"}};
   for (const auto& [flags, message] : wrong) {
     const Outcome o = with(flags);
     EXPECT_EQ(o.exit_code, 1);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "model/dflash2.h"
 #include "model/mtp_drafter.h"
 #include "speculate/metrics.h"
 
@@ -22,6 +23,34 @@ Result<int32_t> drafts_of(const Speculation& s) {
     return invalid(fmt::format("{} drafts per cycle (--speculative-num-steps, or --speculative-num-draft-tokens less one); give 1 to {}",
                                drafts, speculate::kMostDrafts));
   return drafts;
+}
+
+Result<DrafterSource> choose_dflash2(const std::string& folder, int32_t drafts, const model::Config& config, DType activation) {
+  if (folder.empty()) return invalid("--speculative-algorithm DFLASH needs --speculative-draft-model-path, the folder of a draft model");
+  BATON_ASSIGN(model::DFlash2Checkpoint opened, model::DFlash2Checkpoint::open(folder));
+  const auto checkpoint = std::make_shared<const model::DFlash2Checkpoint>(std::move(opened));
+  BATON_TRY(model::check_dflash2_target(checkpoint->config(), config, folder));
+  const auto most = static_cast<int32_t>(checkpoint->config().drafts());
+  if (drafts > most)
+    return invalid(
+        fmt::format("{} drafts per cycle, and a block of {} has {} (block_size less one); give at most that", drafts, folder, most));
+  if (most > speculate::kMostDrafts && drafts < 0)
+    return invalid(
+        fmt::format("a block of {} has {} drafts; give --speculative-num-steps, at most {}", folder, most, speculate::kMostDrafts));
+  DrafterSource source;
+  source.name = "DFLASH";
+  source.needs = model::dflash2_needs(checkpoint->config(), activation);
+  if (drafts > 0) source.needs.most_drafts = drafts;
+  source.load = [checkpoint](model::Glm5Next& target, ops::Backend& backend,
+                             int64_t vocabulary) -> Result<std::unique_ptr<model::Drafter>> {
+    BATON_ASSIGN(auto drafter, model::DFlash2Drafter::load(*checkpoint, target, backend,
+                                                           {.max_rows = target.options().max_rows,
+                                                            .max_sequences = target.options().max_sequences,
+                                                            .vocabulary = vocabulary,
+                                                            .threads = target.options().loading.threads}));
+    return std::unique_ptr<model::Drafter>(std::move(drafter));
+  };
+  return source;
 }
 
 }  // namespace
@@ -47,7 +76,9 @@ Result<DrafterSource> choose_drafter(const Speculation& s, const model::Config& 
     };
     return source;
   }
-  return Error{Error::Kind::kUnsupported, fmt::format("--speculative-algorithm {} is not supported; give NEXTN or none", s.algorithm)};
+  if (s.algorithm == "DFLASH") return choose_dflash2(s.draft_model, drafts, config, activation);
+  return Error{Error::Kind::kUnsupported,
+               fmt::format("--speculative-algorithm {} is not supported; give NEXTN, DFLASH or none", s.algorithm)};
 }
 
 }  // namespace baton::engine

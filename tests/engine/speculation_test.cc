@@ -79,9 +79,12 @@ LocalOptions with(LocalOptions o, const Script& script) {
   o.drafter = scripted(script);
   return o;
 }
-LocalOptions with_mtp(LocalOptions o, int32_t steps = 7) {
-  o.speculation.algorithm = "NEXTN";
+constexpr const char* kDrafters[] = {"NEXTN", "DFLASH"};
+
+LocalOptions with(LocalOptions o, const std::string& drafter, int32_t steps = 7) {
+  o.speculation.algorithm = drafter;
   o.speculation.steps = steps;
+  if (drafter == "DFLASH") o.speculation.draft_model = BATON_TEST_DATA "/drafters/dflash2";
   return o;
 }
 
@@ -171,26 +174,30 @@ TEST(Speculation, ChoicesForkedFromOnePromptDraftEachForItself) {
       each.back().sampling.seed = engine::seed_of_choice(spec.sampling.seed, c);
     }
     const std::vector<Answer> wanted = plain(each);
-    World w(with_mtp(options(4)), kFolder);
-    const Answer got = w.ask(spec);
-    for (size_t c = 0; c < 3; ++c) {
-      EXPECT_EQ(got.tokens[c], wanted[c].tokens[0]) << "choice " << c << " of a prompt of " << length;
-      EXPECT_EQ(got.bits[c], wanted[c].bits[0]);
+    for (const std::string drafter : kDrafters) {
+      World w(with(options(4), drafter), kFolder);
+      const Answer got = w.ask(spec);
+      for (size_t c = 0; c < 3; ++c) {
+        EXPECT_EQ(got.tokens[c], wanted[c].tokens[0]) << "choice " << c << " of a prompt of " << length << ", " << drafter;
+        EXPECT_EQ(got.bits[c], wanted[c].bits[0]);
+      }
     }
   }
 }
 
-TEST(Speculation, WithMtpColdAndWarmAloneAndTogetherAreWhatTheyAreWithout) {
+TEST(Speculation, WithDraftersColdAndWarmAloneAndTogetherAreWhatTheyAreWithout) {
   for (const int32_t running : {1, 32}) {
     const std::vector<RequestSpec> all = specs(running == 1 ? 6 : 32, 25);
     const std::vector<Answer> wanted = plain(all);
-    World w(with_mtp(options(running)), kFolder);
-    expect_equal(w.ask_all(all), wanted, fmt::format("cold, {} at once", running).c_str());
-    const int64_t before = w.metrics().tokens_matched_state;
-    expect_equal(w.ask_all(all), wanted, "warm");
-    if (HasFatalFailure()) return;
-    EXPECT_GT(w.metrics().tokens_matched_state, before);
-    EXPECT_GT(w.metrics().speculation.drafted, 0);
+    for (const std::string drafter : kDrafters) {
+      World w(with(options(running), drafter), kFolder);
+      expect_equal(w.ask_all(all), wanted, fmt::format("{}, cold, {} at once", drafter, running).c_str());
+      const int64_t before = w.metrics().tokens_matched_state;
+      expect_equal(w.ask_all(all), wanted, fmt::format("{}, warm", drafter).c_str());
+      if (HasFatalFailure()) return;
+      EXPECT_GT(w.metrics().tokens_matched_state, before);
+      EXPECT_GT(w.metrics().speculation.drafted, 0);
+    }
   }
 }
 
@@ -198,7 +205,7 @@ TEST(Speculation, ChunksStepsAndPlanningAheadDoNotMatter) {
   const std::vector<RequestSpec> all = specs(10, 26);
   const std::vector<Answer> wanted = plain(all, true);
   for (const int64_t budget : {5, 64, 100}) {
-    LocalOptions o = with_mtp(options(5), 1 + static_cast<int32_t>(budget % 8));
+    LocalOptions o = with(options(5), budget == 64 ? "DFLASH" : "NEXTN", 1 + static_cast<int32_t>(budget % 7));
     o.prefill_tokens = budget;
     o.plan_ahead = budget != 64;
     o.speculation.adaptive = budget == 100;
@@ -212,7 +219,7 @@ TEST(Speculation, ChunksStepsAndPlanningAheadDoNotMatter) {
 TEST(Speculation, ThoseWhoAreCancelledLeaveTheOthersAsTheyAre) {
   const std::vector<RequestSpec> all = specs(12, 27);
   const std::vector<Answer> wanted = plain(all);
-  World w(with_mtp(options(6)), kFolder);
+  World w(with(options(6), "NEXTN"), kFolder);
   std::vector<std::unique_ptr<GatheringSink>> sinks;
   std::vector<sched::RequestId> ids;
   for (const RequestSpec& s : all) {
@@ -240,7 +247,7 @@ TEST(Speculation, ThoseWhoAreCancelledLeaveTheOthersAsTheyAre) {
 
 // Each turn starts behind the answer of the one before, from a state that was left at a page edge, where a block ended for its sake.
 TEST(Speculation, TheNextTurnOfAConversationStartsBehindTheAnswer) {
-  World w(with_mtp(options(4)), kFolder);
+  World w(with(options(4), "NEXTN"), kFolder);
   std::vector<RequestSpec> turns = specs(4, 29);
   for (RequestSpec& s : turns) {
     s.prompt.resize(std::min<size_t>(s.prompt.size(), 100));
@@ -305,47 +312,48 @@ LocalOptions recorded(LocalOptions o, Drafted& drafted) {
 
 // A page is shared only where what it holds is the same, the drafter's part included: B drafts as if A had never been.
 TEST(Speculation, DraftsBehindAPrefixThatEndsAtAPageEdgeAreThoseOfAColdStart) {
-  for (const size_t same : {size_t{64}, size_t{128}, size_t{130}, size_t{192}}) {
-    RequestSpec a = specs(1, 28).front();
-    a.sampling = {};
-    a.prompt.resize(220);
-    for (size_t i = 0; i < a.prompt.size(); ++i) a.prompt[i] = static_cast<int32_t>(i * 31 % static_cast<size_t>(vocabulary()));
-    a.max_tokens = 40;
-    RequestSpec b = a;
-    for (size_t i = same; i < b.prompt.size(); ++i)
-      b.prompt[i] = static_cast<int32_t>(i * 17 % static_cast<size_t>(vocabulary()) + 1) % 200;
-    ASSERT_NE(a.prompt[same], b.prompt[same]);
-    RequestSpec c = b;  // goes on behind B's own prefix
-    c.prompt.resize(200);
-    Drafted cold, warm;
-    {
-      World w(recorded(with_mtp(options(2)), cold), kFolder);
-      b.cache_prompt = c.cache_prompt = false;
-      w.ask(b);
-      w.ask(c);
-      w.metrics();
-    }
-    {
-      World w(recorded(with_mtp(options(2)), warm), kFolder);
-      w.ask(a);
-      w.ask(a);
-      b.cache_prompt = c.cache_prompt = true;
+  for (const std::string drafter : kDrafters)
+    for (const size_t same : {size_t{64}, size_t{128}, size_t{130}, size_t{192}}) {
+      RequestSpec a = specs(1, 28).front();
+      a.sampling = {};
+      a.prompt.resize(220);
+      for (size_t i = 0; i < a.prompt.size(); ++i) a.prompt[i] = static_cast<int32_t>(i * 31 % static_cast<size_t>(vocabulary()));
+      a.max_tokens = 40;
+      RequestSpec b = a;
+      for (size_t i = same; i < b.prompt.size(); ++i)
+        b.prompt[i] = static_cast<int32_t>(i * 17 % static_cast<size_t>(vocabulary()) + 1) % 200;
+      ASSERT_NE(a.prompt[same], b.prompt[same]);
+      RequestSpec c = b;  // goes on behind B's own prefix
+      c.prompt.resize(200);
+      Drafted cold, warm;
       {
-        const std::lock_guard lock(warm.mutex);
-        warm.blocks.clear();
+        World w(recorded(with(options(2), drafter), cold), kFolder);
+        b.cache_prompt = c.cache_prompt = false;
+        w.ask(b);
+        w.ask(c);
+        w.metrics();
       }
-      w.ask(b);
-      EXPECT_GT(w.ask(c).usage[0].cached_tokens, 0);
-      EXPECT_GT(w.metrics().tokens_matched_state, 0);
+      {
+        World w(recorded(with(options(2), drafter), warm), kFolder);
+        w.ask(a);
+        w.ask(a);
+        b.cache_prompt = c.cache_prompt = true;
+        {
+          const std::lock_guard lock(warm.mutex);
+          warm.blocks.clear();
+        }
+        w.ask(b);
+        EXPECT_GT(w.ask(c).usage[0].cached_tokens, 0);
+        EXPECT_GT(w.metrics().tokens_matched_state, 0);
+      }
+      // Planning ahead may run a cycle more behind the end of one.
+      const auto by_place = [](std::vector<std::vector<int32_t>> blocks) {
+        std::sort(blocks.begin(), blocks.end());
+        blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+        return blocks;
+      };
+      EXPECT_EQ(by_place(warm.blocks), by_place(cold.blocks)) << same << " tokens are the same, " << drafter;
     }
-    // Planning ahead may run a cycle more behind the end of one.
-    const auto by_place = [](std::vector<std::vector<int32_t>> blocks) {
-      std::sort(blocks.begin(), blocks.end());
-      blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
-      return blocks;
-    };
-    EXPECT_EQ(by_place(warm.blocks), by_place(cold.blocks)) << same << " tokens are the same";
-  }
 }
 
 }  // namespace
