@@ -324,8 +324,8 @@ Blocks taken(World& w, Drafted& drafted) {
   return std::exchange(drafted.blocks, {});
 }
 
-// Of one request: the drafts at each place and token before it are the same. How many there are near the end of an answer depends on what is known of the
-// cycle before when a block is planned, and planning ahead may run a cycle more behind the end of one.
+// Of one request: the drafts at each place and token before it are the same. How many there are near the end of an answer depends on what
+// is known of the cycle before when a block is planned, and planning ahead may run a cycle more behind the end of one.
 void expect_alike(const Blocks& cold, const Blocks& warm, const std::string& what) {
   using Drafts = std::map<std::pair<int32_t, int32_t>, std::vector<int32_t>>;  // of a place and the token before it
   const auto drafts_of = [&what](const Blocks& blocks) {
