@@ -355,6 +355,30 @@ TEST(HandOver, ADecodeProcessThatIsGoneLeavesNothing) {
   p.prefill->end.check_invariants();
 }
 
+// Seed 100620 of the simulator: a repeated order that was still on the way when its process died was taken for one beyond the grant.
+TEST(HandOver, WhatAProcessThatIsGoneHasSentIsForgottenAndTheNextOneIsHeard) {
+  PrefillEnd end({.self = {kPrefill, 1}, .credits = 1, .context_tokens = 100});
+  const Process decode{kDecode, 5};
+  end.receive({decode, {kPrefill, 1}, 1, Ping{}}, 0);
+  const Order order{.ticket = 1, .tokens = tokens(64), .pages = {1}};
+  end.receive({decode, {kPrefill, 1}, 1, Order(order)}, 0);
+  end.gone(decode);
+  end.receive({decode, {kPrefill, 1}, 1, Order(order)}, 0);
+  end.receive({decode, {kPrefill, 1}, 1, Cancel{.ticket = 2}}, 0);
+  end.advance(0);
+  EXPECT_EQ(end.metrics().contradictions, 0);
+  EXPECT_EQ(end.metrics().stray_messages, 2);
+  EXPECT_EQ(end.metrics().orders, 1);
+  EXPECT_TRUE(end.idle());
+
+  const Process next{kDecode, 6};
+  end.receive({next, {kPrefill, 1}, 1, Ping{}}, 0);
+  end.receive({next, {kPrefill, 1}, 1, Order(order)}, 0);
+  EXPECT_EQ(end.metrics().orders, 2) << "the next process has a grant of its own";
+  EXPECT_EQ(end.metrics().contradictions, 0);
+  end.check_invariants();
+}
+
 TEST(HandOver, OrdersThatCannotBeMeantAreRefused) {
   PrefillEnd end({.self = {kPrefill, 1}, .credits = 8, .context_tokens = 100});
   const Process decode{kDecode, 5};

@@ -26,7 +26,8 @@ void PrefillEnd::receive(const Envelope& e, Time now) {
   if (e.from.epoch > c.process.epoch) {  // the process before it is gone
     gone(c.process);
     c = {.process = e.from};
-  } else if (e.from.epoch < c.process.epoch) {
+  } else if (e.from.epoch < c.process.epoch || c.gone) {
+    // Of a process that is gone, what was still on the way: its orders are forgotten, so a repeated one would look like a new one.
     ++metrics_.stray_messages;
     return;
   }
@@ -129,6 +130,7 @@ void PrefillEnd::forget(Client& c) {
 void PrefillEnd::gone(Process process) {
   const auto found = clients_.find(process.instance);
   if (found == clients_.end() || found->second.process != process) return;
+  found->second.gone = true;
   const std::map<Ticket, JobId> jobs = std::move(found->second.jobs);
   found->second.jobs.clear();
   for (const auto& [ticket, id] : jobs) {

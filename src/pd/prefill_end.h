@@ -112,6 +112,7 @@ class PrefillEnd {
     int64_t taken = 0;
     int64_t closed = 0;
     int64_t granted = 0;
+    bool gone = false;  // known to be; until the next epoch
     std::map<Ticket, JobId> jobs = {};
   };
   struct Job {
