@@ -263,14 +263,19 @@ Result<Config> parse_config(const std::string& json, const std::string& where) {
   return config;
 }
 
-Result<Config> load_config(const std::filesystem::path& dir) {
+Result<ConfigFile> read_config_file(const std::filesystem::path& dir, int64_t limit_bytes) {
   std::error_code ignored;
   if (!std::filesystem::exists(dir, ignored)) return Error{Error::Kind::kNotFound, fmt::format("there is no folder {}", dir.string())};
   if (std::filesystem::is_regular_file(dir, ignored))
     return Error{Error::Kind::kInvalid, fmt::format("{} is a file: name the folder that holds config.json", dir.string())};
   const std::filesystem::path file = dir / "config.json";
-  BATON_ASSIGN(const std::string json, read_regular_file(file, kMaxFileBytes));
-  BATON_ASSIGN(Config config, parse_config(json, file.string()));
+  BATON_ASSIGN(std::string json, read_regular_file(file, limit_bytes));
+  return ConfigFile{std::move(json), file.string()};
+}
+
+Result<Config> load_config(const std::filesystem::path& dir) {
+  BATON_ASSIGN(const ConfigFile file, read_config_file(dir, kMaxFileBytes));
+  BATON_ASSIGN(Config config, parse_config(file.json, file.name));
 
   const std::filesystem::path generation = dir / "generation_config.json";
   const Result<std::string> text = read_regular_file(generation, kMaxFileBytes);

@@ -68,6 +68,13 @@ struct Config {
   int64_t topk_pools() const { return index_topk / index_kpool; }
 };
 
+// DIR/config.json as it stands, and its path for messages. A folder that is not there, or a file in its place, is said to be so.
+struct ConfigFile {
+  std::string json;
+  std::string name;
+};
+Result<ConfigFile> read_config_file(const std::filesystem::path& dir, int64_t limit_bytes);
+
 // Reads DIR/config.json (text part only). Unknown model types, unsupported settings (rotary part, n_group > 1, another scoring function,
 // another conv width ...) and impossible sizes are reported together, each with the key and what is accepted.
 Result<Config> load_config(const std::filesystem::path& dir);

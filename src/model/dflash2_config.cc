@@ -150,13 +150,8 @@ Result<DFlash2Config> parse_dflash2_config(const std::string& json, const std::s
 }
 
 Result<DFlash2Config> load_dflash2_config(const std::filesystem::path& dir) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(dir, ignored)) return Error{Error::Kind::kNotFound, fmt::format("there is no folder {}", dir.string())};
-  if (std::filesystem::is_regular_file(dir, ignored))
-    return Error{Error::Kind::kInvalid, fmt::format("{} is a file: name the folder that holds config.json", dir.string())};
-  const std::filesystem::path file = dir / "config.json";
-  BATON_ASSIGN(const std::string json, read_regular_file(file, kMaxFileBytes));
-  return parse_dflash2_config(json, file.string());
+  BATON_ASSIGN(const ConfigFile file, read_config_file(dir, kMaxFileBytes));
+  return parse_dflash2_config(file.json, file.name);
 }
 
 Status check_dflash2_target(const DFlash2Config& drafter, const Config& target, const std::string& where) {

@@ -193,26 +193,7 @@ TEST_P(EngineExactness, PaddingOfTheVocabularyIsNeverDrawn) {
 // Each turn of a conversation starts behind the answer of the one before, from a state that was left there while others ran.
 TEST_P(EngineExactness, TheNextTurnOfAConversationStartsBehindTheAnswer) {
   World w(options(6), GetParam().folder);
-  std::vector<RequestSpec> turns = specs(6, 9);
-  for (RequestSpec& s : turns) {
-    s.prompt.resize(std::min<size_t>(s.prompt.size(), 100));
-    s.max_tokens = 120;
-  }
-  for (int turn = 0; turn < 3; ++turn) {
-    const std::vector<Answer> wanted = alone(turns);
-    const std::vector<Answer> got = w.ask_all(turns);
-    expect_equal(got, wanted, fmt::format("turn {}", turn).c_str());
-    for (size_t i = 0; i < turns.size(); ++i) {
-      RequestSpec& s = turns[i];
-      const auto before = std::ssize(s.prompt);
-      if (turn > 0) {
-        EXPECT_EQ(got[i].usage[0].cached_tokens, (before - 5 - 1) / 64 * 64) << "turn " << turn << " of conversation " << i;
-      }
-      s.prompt.insert(s.prompt.end(), got[i].tokens[0].begin(), got[i].tokens[0].end());
-      for (int32_t k = 0; k < 5; ++k) s.prompt.push_back(k);
-    }
-    for (RequestSpec& s : turns) s.max_tokens = std::min<int64_t>(120, 511 - std::ssize(s.prompt));
-  }
+  converse(w, specs(6, 9), [](const auto& now) { return alone(now); });
 }
 
 // What a token costs does not depend on whether it was drawn or given.

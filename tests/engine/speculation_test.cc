@@ -253,26 +253,7 @@ TEST(Speculation, ThoseWhoAreCancelledLeaveTheOthersAsTheyAre) {
 // Each turn starts behind the answer of the one before, from a state that was left at a page edge, where a block ended for its sake.
 TEST(Speculation, TheNextTurnOfAConversationStartsBehindTheAnswer) {
   World w(with(options(4), "NEXTN"), kFolder);
-  std::vector<RequestSpec> turns = specs(4, 29);
-  for (RequestSpec& s : turns) {
-    s.prompt.resize(std::min<size_t>(s.prompt.size(), 100));
-    s.max_tokens = 120;
-  }
-  for (int turn = 0; turn < 3; ++turn) {
-    const std::vector<Answer> wanted = plain(turns);
-    const std::vector<Answer> got = w.ask_all(turns);
-    expect_equal(got, wanted, fmt::format("turn {}", turn).c_str());
-    for (size_t i = 0; i < turns.size(); ++i) {
-      RequestSpec& s = turns[i];
-      const auto before = std::ssize(s.prompt);
-      if (turn > 0) {
-        EXPECT_EQ(got[i].usage[0].cached_tokens, (before - 5 - 1) / 64 * 64) << "turn " << turn << " of conversation " << i;
-      }
-      s.prompt.insert(s.prompt.end(), got[i].tokens[0].begin(), got[i].tokens[0].end());
-      for (int32_t k = 0; k < 5; ++k) s.prompt.push_back(k);
-    }
-    for (RequestSpec& s : turns) s.max_tokens = std::min<int64_t>(120, 511 - std::ssize(s.prompt));
-  }
+  converse(w, specs(4, 29), [](const auto& now) { return plain(now); });
 }
 
 // What a drafter drafts, by position.

@@ -141,4 +141,29 @@ inline void expect_equal(const std::vector<Answer>& got, const std::vector<Answe
   }
 }
 
+// Three turns of a conversation each, with prompts of at most 100 tokens, five tokens between an answer and what follows. Every answer is
+// that of `wanted_of(requests)`, and every turn starts behind the last page edge of the one before.
+template <class Wanted>
+void converse(World& w, std::vector<RequestSpec> turns, Wanted wanted_of) {
+  for (RequestSpec& s : turns) {
+    s.prompt.resize(std::min<size_t>(s.prompt.size(), 100));
+    s.max_tokens = 120;
+  }
+  for (int turn = 0; turn < 3; ++turn) {
+    const std::vector<Answer> wanted = wanted_of(turns);
+    const std::vector<Answer> got = w.ask_all(turns);
+    expect_equal(got, wanted, fmt::format("turn {}", turn).c_str());
+    for (size_t i = 0; i < turns.size(); ++i) {
+      RequestSpec& s = turns[i];
+      const auto before = std::ssize(s.prompt);
+      if (turn > 0) {
+        EXPECT_EQ(got[i].usage[0].cached_tokens, (before - 5 - 1) / 64 * 64) << "turn " << turn << " of conversation " << i;
+      }
+      s.prompt.insert(s.prompt.end(), got[i].tokens[0].begin(), got[i].tokens[0].end());
+      for (int32_t k = 0; k < 5; ++k) s.prompt.push_back(k);
+    }
+    for (RequestSpec& s : turns) s.max_tokens = std::min<int64_t>(120, 511 - std::ssize(s.prompt));
+  }
+}
+
 }  // namespace baton::testing

@@ -42,10 +42,13 @@ class Terminal:
         printed, self.seen = self.seen[:found.end()], self.seen[found.end():]
         return printed
 
-    def end(self, seconds=10):
-        """The exit code; negative for a signal."""
-        deadline = time.monotonic() + seconds
+    def end(self, seconds=10, key=""):
+        """The exit code; negative for a signal. The key is pressed until it is heard: a terminal that changes its mode may drop it."""
+        deadline, press_at = time.monotonic() + seconds, 0
         while time.monotonic() < deadline:
+            if key and time.monotonic() >= press_at:
+                self.type(key)
+                press_at = time.monotonic() + 1
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 os.close(self.fd)
@@ -135,8 +138,7 @@ class Chat(harness.ServerTest):
         terminal.type("still</think>here\n")
         terminal.wait_for("here\r\n")
         terminal.wait_for("> ")
-        terminal.type("\x04")
-        self.assertEqual(terminal.end(), 0)
+        self.assertEqual(terminal.end(key="\x04"), 0)
 
     def test_answers_cannot_control_the_terminal(self):
         terminal = Terminal(harness.BATON, "chat", "--base-url", self.server.url, "a</think>x\x1b]0;title\x07y\x9bz")
