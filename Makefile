@@ -21,7 +21,7 @@ BATON := build/release/bin/baton
 # $(call configure,PRESET,OPTIONS): by Ninja where it is installed; decided when the recipe runs, since scripts/setup may just have installed it.
 configure = if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi; cmake --preset $(1) $(2) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
 
-.PHONY: help demo serve install build test docs browser lint format tidy fuzz soak bench asan tsan cuda clean
+.PHONY: help demo serve install build test docs browser lint format tidy fuzz storm soak bench asan tsan cuda clean
 
 help:
 	@echo 'make demo    install what is missing, build, generate tokens from the small checkpoint in tests/data, serve it and chat with it'
@@ -36,7 +36,8 @@ help:
 	@echo '             (TARGETS=... builds only these, TESTS=regex runs only these)'
 	@echo 'make cuda    build with the CUDA backend (needs nvcc)'
 	@echo 'make fuzz    every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
-	@echo 'make soak    every test SOAK_REPEATS=$(SOAK_REPEATS) times, ten million simulated requests, ten minutes a fuzzer; for a free evening'
+	@echo 'make storm   the whole server, of the thread sanitizer, under hundreds of clients of every kind (STORM_OPTIONS="--seconds 300")'
+	@echo 'make soak    every test SOAK_REPEATS=$(SOAK_REPEATS) times, ten million simulated requests, ten minutes of storm and of each fuzzer; for a free evening'
 	@echo 'make bench   speed of the CPU backend beside the floor of this machine'
 	@echo 'make tidy    clang-tidy, slow'
 	@echo 'make clean   remove build/'
@@ -111,9 +112,17 @@ fuzz: | build_folder
 	@cmake --build build/fuzz --target fuzzers
 	@scripts/fuzz build/fuzz/bin $(FUZZ_SECONDS)
 
+storm: | build_folder
+	@scripts/setup build test grammar
+	@$(call configure,tsan,-DBATON_TESTS=ON)
+	@cmake --build build/tsan --target baton scripted_server
+	@export BATON_XGRAMMAR=$(CURDIR)/build/xgrammar BATON_SCRIPTED_SERVER=build/tsan/bin/scripted_server BATON_PROGRAM=build/tsan/bin/baton; \
+	  scripts/without-aslr tests/server/storm.py $(STORM_OPTIONS); scripts/without-aslr tests/server/storm.py --real $(STORM_OPTIONS)
+
 soak: build
 	@ctest --preset release --repeat until-fail:$(SOAK_REPEATS)
 	@$(BATON) simulate --seed $$(date +%s)000 --hours 1500 --coverage
+	@BATON_XGRAMMAR=$(CURDIR)/build/xgrammar tests/server/storm.py --seconds 300 --rounds 2
 	@BATON_XGRAMMAR=build/xgrammar build/release/bin/grammar_check --schemas 10000 --tools 3000
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600
 

@@ -50,12 +50,14 @@ class SocketListener : public Listener {
     shared_.options = std::move(options);
     shared_.handler = std::move(handler);
   }
-  ~SocketListener() override {
+  ~SocketListener() override { SocketListener::close(); }
+
+  Status open() override;
+  void close() override {
     stop_accepting();
     for (const auto& loop : loops_) loop->stop();
+    closed_ = true;
   }
-
-  Status open();
   uint16_t port() const override { return port_; }
   void stop_accepting() override;
   bool drain(Clock::time_point deadline) override;
@@ -75,6 +77,7 @@ class SocketListener : public Listener {
   size_t next_loop_ = 0;
   uint16_t port_ = 0;
   bool accepting_ = true;  // the first loop's
+  bool closed_ = false;
   std::mutex tls_mutex_;
   std::shared_ptr<const TlsContext> tls_;
 };
@@ -182,7 +185,7 @@ TlsChannel SocketListener::tls_channel() {
 }
 
 void SocketListener::stop_accepting() {
-  if (loops_.empty() || !retry_) return;
+  if (loops_.empty() || !retry_ || closed_) return;
   std::promise<void> done;
   asio::post(loops_[0]->io, [this, &done] {
     error_code error;
@@ -241,9 +244,13 @@ Counters SocketListener::counters() const {
 }  // namespace
 
 Result<std::unique_ptr<Listener>> Listener::start(ListenerOptions options, Handler handler) {
-  auto listener = std::make_unique<SocketListener>(std::move(options), std::move(handler));
+  auto listener = create(std::move(options), std::move(handler));
   BATON_TRY(listener->open());
-  return std::unique_ptr<Listener>(std::move(listener));
+  return listener;
+}
+
+std::unique_ptr<Listener> Listener::create(ListenerOptions options, Handler handler) {
+  return std::make_unique<SocketListener>(std::move(options), std::move(handler));
 }
 
 }  // namespace baton::http

@@ -57,7 +57,12 @@ class Listener {
  public:
   // Refuses an address that cannot be listened on and certificates that cannot be used.
   static Result<std::unique_ptr<Listener>> start(ListenerOptions options, Handler handler);
-  // Closes everything at once. Callbacks of on_gone run before it returns, none afterwards; exchanges and streams may outlive it.
+  // The same in two steps, for a handler that uses its listener: it may be called before open() returns.
+  static std::unique_ptr<Listener> create(ListenerOptions options, Handler handler);
+  virtual Status open() = 0;
+  // Closes everything at once. The handler and callbacks of on_gone run before it returns, never afterwards; exchanges and streams may
+  // outlive it. The destructor does it, too: too late for a handler that uses the listener through a pointer that is already empty.
+  virtual void close() = 0;
   virtual ~Listener() = default;
 
   virtual uint16_t port() const = 0;

@@ -286,6 +286,34 @@ TEST(Listener, LargeAnswersAndSlowReaders) {
   EXPECT_TRUE(eventually([&] { return server.listener->counters().connections_open == 0; }));
 }
 
+TEST(Listener, AHandlerMayUseItFromTheFirstRequestToTheLast) {
+  for (int round = 0; round < 20; ++round) {
+    std::unique_ptr<Listener> listener;
+    std::atomic<bool> closed{false};
+    listener = Listener::create({.threads = 2}, [&](const std::shared_ptr<Exchange>& exchange) {
+      EXPECT_FALSE(closed);
+      exchange->respond({.body = fmt::format("open: {}", listener->counters().connections_open)});
+    });
+    ASSERT_TRUE(listener->open().ok());
+    std::vector<std::thread> clients;
+    std::atomic<int> answered{0};
+    for (int i = 0; i < 4; ++i)
+      clients.emplace_back([&] {
+        RawPeer peer(listener->port());
+        while (true) {
+          peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+          if (peer.read_until("open: ").find("open: ") == std::string::npos) return;
+          ++answered;
+        }
+      });
+    ASSERT_TRUE(eventually([&] { return answered >= 4; }));
+    listener->close();
+    closed = true;
+    for (std::thread& c : clients) c.join();
+    EXPECT_EQ(listener->counters().connections_open, 0);
+  }
+}
+
 TEST(Listener, Addresses) {
   Echo four;
   const auto taken = Listener::start({.port = four.port()}, [](auto) {});

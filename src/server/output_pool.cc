@@ -24,13 +24,10 @@ OutputPool::~OutputPool() {
 
 void OutputPool::push(int lane_index, std::shared_ptr<Task> task) {
   Lane& lane = *lanes_[static_cast<size_t>(lane_index)];
-  bool wake = false;
-  {
-    const std::lock_guard lock(lane.mutex);
-    lane.tasks.push_back(std::move(task));
-    wake = std::exchange(lane.sleeping, false);
-  }
-  if (wake) lane.changed.notify_one();
+  // Under the lock: once the lane can take the task, whoever waits for that task may end the pool, and the lane with it.
+  const std::lock_guard lock(lane.mutex);
+  lane.tasks.push_back(std::move(task));
+  if (std::exchange(lane.sleeping, false)) lane.changed.notify_one();
 }
 
 void OutputPool::serve(Lane& lane) {

@@ -52,8 +52,8 @@ Result<std::unique_ptr<Server>> Server::start(Service& service, const ServerOpti
   std::unique_ptr<Server> server(new Server(service, options));
   BATON_ASSIGN(server->keys_, ApiKeys::load(s.api_keys, s.api_key_file));
   Server* raw = server.get();
-  BATON_ASSIGN(server->listener_,
-               http::Listener::start(listener_options(s), [raw](std::shared_ptr<http::Exchange> e) { raw->handle(std::move(e)); }));
+  server->listener_ = http::Listener::create(listener_options(s), [raw](std::shared_ptr<http::Exchange> e) { raw->handle(std::move(e)); });
+  BATON_TRY(server->listener_->open());
   return server;
 }
 
@@ -72,7 +72,7 @@ Server::Server(Service& service, const ServerOptions& options)
 Server::~Server() {
   draining_ = true;
   service_.cancel_all();
-  listener_.reset();
+  if (listener_ != nullptr) listener_->close();  // requests under way look at it
   // Whatever is still under way knows this server.
   prepare_.stop();
   form_.stop();
