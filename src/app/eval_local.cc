@@ -171,12 +171,12 @@ class LocalAnswerer final : public Answerer {
   }
 
   // Why it could not be started; empty: it was.
-  std::string start(server::Service& service, const Question& q, std::shared_ptr<Hearing> hearing) const {
+  std::string start(server::Service& service, const Question& q, const std::shared_ptr<Hearing>& hearing) const {
     auto request = api::parse_chat(request_body(q, ask_, service.model().name()), {});
     if (!request.ok()) return refusal(request.error()).message;
     auto prepared = service.prepare(*request, {});
     if (!prepared.ok()) return refusal(prepared.error()).message;
-    const auto started = service.start(std::move(*prepared), std::move(hearing), {.lane = service.next_lane()});
+    const auto started = service.start(std::move(*prepared), hearing);
     return started.ok() ? std::string() : started.error().message;
   }
 

@@ -131,21 +131,12 @@ void launch(Server& server, const std::shared_ptr<Call>& call, std::vector<Prepa
     if (call->gone()) return call->fail(api::ApiError::timeout("The client is gone."));
     for (Prepared& p : *all)
       if (auto error = service.form(p)) return refuse(server, *call, *error);
-    const int lane = service.next_lane();
-    std::vector<std::shared_ptr<Generation>> started;
-    int32_t choice = 0;
-    for (Prepared& p : *all) {
-      const int32_t choices = p.spec.choices;
-      auto generation = service.start(std::move(p), answer, {.lane = lane, .first_choice = choice});
-      if (!generation.ok()) {
-        for (const auto& g : started) g->cancel();
-        call->retry_after_s = service.retry_after_s();
-        return call->fail(generation.error());
-      }
-      call->own(*generation);
-      started.push_back(std::move(*generation));
-      choice += choices;
+    const auto started = service.start(std::move(*all), answer);
+    if (!started.ok()) {
+      call->retry_after_s = service.retry_after_s();
+      return call->fail(started.error());
     }
+    for (const auto& generation : *started) call->own(generation);
     answer->begin();
   };
   if (waits)

@@ -59,7 +59,7 @@ void get_health_generate(Server& server, const std::shared_ptr<Call>& call) {
   auto prepared =
       service.prepare(request, {service.model().eos_tokens().empty() ? 0 : service.model().eos_tokens().front()}, server.caller(*call));
   if (!prepared.ok()) return call->fail(prepared.error());
-  auto started = service.start(std::move(*prepared), std::make_shared<Probe>(call), {.lane = service.next_lane()});
+  auto started = service.start(std::move(*prepared), std::make_shared<Probe>(call));
   if (!started.ok()) return call->fail(started.error());
   call->own(*started);
 }

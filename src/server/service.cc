@@ -214,18 +214,55 @@ std::optional<ApiError> Service::form(Prepared& p) const {
   return std::nullopt;
 }
 
-int Service::next_lane() { return static_cast<int>(lane_.fetch_add(1, std::memory_order_relaxed) % static_cast<uint64_t>(pool_.lanes())); }
-
-api::ApiResult<std::shared_ptr<Generation>> Service::start(Prepared prepared, std::shared_ptr<Receiver> receiver,
-                                                           const Generation::Placement& placement) {
-  const int64_t choices = prepared.spec.choices;
-  if (open_.fetch_add(choices) + choices > options_.most_choices) {
-    open_.fetch_sub(choices);
-    metrics_.refused.add(Refused::kQueueFull);
-    return ApiError::slow_down("As many requests run and wait as may; try again later.");
+std::optional<ApiError> Service::reserve(int64_t choices) {
+  if (choices > options_.most_choices) {
+    metrics_.refused.add(Refused::kInvalid);
+    return ApiError::invalid(fmt::format("The request has {} choices in all, and at most {} may run and wait at once; ask for fewer.",
+                                         choices, options_.most_choices));
   }
+  if (open_.fetch_add(choices) + choices <= options_.most_choices) return std::nullopt;
+  open_.fetch_sub(choices);
+  metrics_.refused.add(Refused::kQueueFull);
+  return ApiError::slow_down("As many requests run and wait as may; try again later.");
+}
+
+api::ApiResult<Service::Generations> Service::start(std::vector<Prepared> prepared, const std::shared_ptr<Receiver>& receiver) {
+  int64_t choices = 0;
+  for (const Prepared& p : prepared) choices += p.spec.choices;
+  if (auto full = reserve(choices)) return std::move(*full);
+  // One lane for all that share the receiver.
+  const auto lanes = static_cast<uint64_t>(pool_.lanes());
+  Generation::Placement placement{.lane = static_cast<int>(lane_.fetch_add(1, std::memory_order_relaxed) % lanes)};
+  Generations started;
+  for (Prepared& p : prepared) {
+    const int32_t own = p.spec.choices;
+    auto generation = start_reserved(std::move(p), receiver, placement);
+    choices -= own;
+    if (!generation.ok()) {
+      // The engine takes what has been prepared and reserved; if ever it does not, the rest of the reservation goes back, too.
+      open_.fetch_sub(choices);
+      for (const auto& g : started) g->cancel();
+      return generation.error();
+    }
+    placement.first_choice += own;
+    started.push_back(std::move(*generation));
+  }
+  return started;
+}
+
+api::ApiResult<std::shared_ptr<Generation>> Service::start(Prepared prepared, const std::shared_ptr<Receiver>& receiver) {
+  std::vector<Prepared> one;
+  one.push_back(std::move(prepared));
+  auto started = start(std::move(one), receiver);
+  if (!started.ok()) return started.error();
+  return std::move(started->front());
+}
+
+api::ApiResult<std::shared_ptr<Generation>> Service::start_reserved(Prepared prepared, const std::shared_ptr<Receiver>& receiver,
+                                                                    const Generation::Placement& placement) {
+  const int64_t choices = prepared.spec.choices;
   const Generation::Surroundings around{engine_, pool_, metrics_, [this](Generation& g) { forget(g); }};
-  auto generation = std::make_shared<Generation>(around, std::move(prepared), std::move(receiver), placement);
+  auto generation = std::make_shared<Generation>(around, std::move(prepared), receiver, placement);
   {
     const std::lock_guard lock(mutex_);
     live_.emplace(generation.get(), generation);

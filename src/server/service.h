@@ -59,10 +59,10 @@ class Service {
 
   std::optional<api::ApiError> form(Prepared& prepared) const;
 
-  // A lane for prompts that share a receiver.
-  int next_lane();
-  api::ApiResult<std::shared_ptr<Generation>> start(Prepared prepared, std::shared_ptr<Receiver> receiver,
-                                                    const Generation::Placement& placement);
+  using Generations = std::vector<std::shared_ptr<Generation>>;
+  // All prompts or, with an error and before the receiver hears of any, none. Their choices are numbered prompt by prompt.
+  api::ApiResult<Generations> start(std::vector<Prepared> prepared, const std::shared_ptr<Receiver>& receiver);
+  api::ApiResult<std::shared_ptr<Generation>> start(Prepared prepared, const std::shared_ptr<Receiver>& receiver);
   void cancel_all();
   // Waits until nothing is under way, but no longer than this; whether that is so.
   bool wait_idle(std::chrono::milliseconds limit);
@@ -74,6 +74,10 @@ class Service {
   std::optional<api::ApiError> check_length(const api::Sampling& sampling, int64_t prompt_tokens) const;
   sched::RequestSpec spec_of(const api::Request& request, std::vector<int32_t> prompt, const Caller& caller) const;
   OutputOptions output_of(const api::Request& request) const;
+  std::optional<api::ApiError> reserve(int64_t choices);
+  // A generation whose choices have been reserved. On an error they are not any more.
+  api::ApiResult<std::shared_ptr<Generation>> start_reserved(Prepared prepared, const std::shared_ptr<Receiver>& receiver,
+                                                             const Generation::Placement& placement);
   std::optional<api::ApiError> choose_grammar(api::ChatRequest& request, Prepared& prepared) const;
   void forget(Generation& generation);
 

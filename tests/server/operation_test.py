@@ -102,6 +102,22 @@ class Operation(harness.PatientTest):
         self.idle(server)
         self.assertEqual(server.stop(), 0)
 
+    def test_prompts_of_one_request_are_taken_together_or_not_at_all(self):
+        server = self.start("--max-num-seqs", "2", "--max-queued-requests", "2", pace_us=2000)
+        running = open_stream(server, "#repeat 4000 abcdef ", max_tokens=6000)
+        read_until(running, BEGUN)
+        client = server.openai()
+        for stream in (False, True) * 10:  # three of four places are left
+            with self.assertRaises(openai.RateLimitError):
+                client.completions.create(model="scripted", prompt=["#repeat 50 a", "b"], n=2, max_tokens=50, stream=stream)
+        self.assertEqual(server.metrics()["baton_requests_total"], 1)
+        with self.assertRaisesRegex(openai.BadRequestError, "at most 4 may run and wait"):
+            client.completions.create(model="scripted", prompt=["a", "b", "c"], n=2)
+        self.assertEqual(len(client.completions.create(model="scripted", prompt=["a", "b", "c"], max_tokens=5).choices), 3)
+        running.close()
+        self.idle(server)
+        self.assertEqual(server.stop(), 0)
+
     def test_a_deadline(self):
         server = self.start(pace_us=5000)
         client = server.openai()
