@@ -43,7 +43,7 @@ class Terminal:
         return printed
 
     def end(self, seconds=10, key=""):
-        """The exit code; negative for a signal. The keys are pressed until they are heard: a terminal that changes its mode may drop them."""
+        """The exit code; negative for a signal. `key` is pressed until it is heard: a terminal that changes its mode may drop it."""
         deadline, press_at = time.monotonic() + seconds, 0
         while time.monotonic() < deadline:
             if key and time.monotonic() >= press_at:
