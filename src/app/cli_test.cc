@@ -242,6 +242,31 @@ TEST_F(CommandLine, NamesBadInput) {
   expect_failure({"inspect", path("")}, {"model.safetensors", "truncated"});
 }
 
+TEST_F(CommandLine, PrefillAndDecodeApartGiveTheSameTokens) {
+  std::string prompts;
+  for (int i = 0; i < 5; ++i) {
+    for (int t = 0; t < 70 + 30 * i; ++t) prompts += std::to_string(t % 100 + (t > 64 ? i : 0)) + " ";
+    prompts += '\n';
+  }
+  folder_.write("prompts", prompts);
+  const auto with = [this](std::vector<std::string> more) {
+    std::vector<std::string> all = {"generate",     "--model", kGolden + "mtp", "--prompts", path("prompts"),
+                                    "--max-tokens", "12",      "--dtype",       "float32"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all);
+  };
+  const Outcome together = with({}), apart = with({"--pd", "--speculative-algorithm", "NEXTN"});
+  EXPECT_EQ(apart.exit_code, 0) << apart.err;
+  EXPECT_EQ(apart.out, together.out);
+  EXPECT_NE(apart.err.find("5 prompts handed over"), std::string::npos) << apart.err;
+  EXPECT_NE(apart.err.find(", 0 by decode"), std::string::npos) << apart.err;
+  const auto json =
+      boost::json::parse(run({"generate", "--model", kGolden + "tiny", "--prompt-ids", "1,2,3", "--pd", "--format", "json"}).out);
+  EXPECT_EQ(json.at("hand_over").at("prompt_rows_of_prefill").as_int64(), 3);
+  EXPECT_EQ(json.at("hand_over").at("pages_moved").as_int64(), 1);
+  expect_failure({"generate", "--model", kGolden + "tiny", "--prompt-ids", "1", "--pd", "--n", "2"}, {"--n is 2", "--pd"});
+}
+
 TEST_F(CommandLine, DraftsOnRequestAndSaysWhatCannotDraft) {
   const std::vector<std::string> plain = {"generate",     "--model", kGolden + "mtp", "--prompt-ids", "1,2,3",
                                           "--max-tokens", "40",      "--dtype",       "float32"};

@@ -15,6 +15,7 @@
 #include "app/validators.h"
 #include "base/file.h"
 #include "engine/gathering_sink.h"
+#include "engine/split_engine.h"
 
 namespace baton::app {
 namespace {
@@ -33,6 +34,7 @@ struct Arguments {
   int32_t choices = 1;
   sched::Sampling sampling;
   bool ignore_eos = false;
+  bool apart = false;  // prefill and decode
   std::string format = "text";
 };
 
@@ -130,7 +132,8 @@ boost::json::object answer_json(const GatheringSink& sink) {
 }
 
 struct Run {
-  const engine::LocalEngine& local;
+  engine::LocalEngine& local;    // that requests went to
+  engine::LocalEngine& prefill;  // that computed the prompts; the same, or another
   const std::vector<std::unique_ptr<GatheringSink>>& sinks;
   double load = 0;
   Clock::time_point submitted;
@@ -143,6 +146,30 @@ int64_t cache_bytes(const cache::Budget& budget) {
   return sum;
 }
 
+bool is_apart(const Run& run) { return &run.local != &run.prefill; }
+
+// What crossed from prefill to decode.
+boost::json::object hand_over_json(const Run& run) {
+  const engine::EngineMetrics d = run.local.engine().metrics(), p = run.prefill.engine().metrics();
+  return {{"prompts", d.role.decode.landed},
+          {"prompt_rows_of_prefill", p.scheduler.prefill_tokens},
+          {"prompt_rows_of_decode", d.scheduler.prefill_tokens},
+          {"pages_matched", d.role.decode.pages_matched},
+          {"pages_moved", d.role.decode.pages_ordered},
+          {"page_bytes", p.role.transfer.page_bytes},
+          {"state_bytes", p.role.transfer.slot_bytes}};
+}
+
+void print_hand_over(const Run& run) {
+  const engine::EngineMetrics d = run.local.engine().metrics(), p = run.prefill.engine().metrics();
+  print_error(
+      fmt::format("{} prompts handed over: {} rows computed by prefill, {} by decode; {} pages were there, {} moved ({:.3f} MB), "
+                  "state {:.3f} MB\n",
+                  d.role.decode.landed, p.scheduler.prefill_tokens, d.scheduler.prefill_tokens, d.role.decode.pages_matched,
+                  d.role.decode.pages_ordered, static_cast<double>(p.role.transfer.page_bytes) / 1e6,
+                  static_cast<double>(p.role.transfer.slot_bytes) / 1e6));
+}
+
 void print_text(const Run& run) {
   for (const auto& sink : run.sinks)
     for (const GatheringSink::Choice& c : sink->choices()) fmt::print("{}\n", fmt::join(c.tokens, ","));
@@ -151,6 +178,7 @@ void print_text(const Run& run) {
   print_error(fmt::format("load {:.3f} s ({:.1f} MB weights, {:.1f} MB caches, {:.1f} MB workspace)\n", run.load,
                           mega(run.local.model().weight_bytes()), mega(cache_bytes(run.local.budget())),
                           mega(run.local.model().workspace_bytes())));
+  if (is_apart(run)) print_hand_over(run);
   if (run.sinks.size() > 1) {
     int64_t prompt = 0, cached = 0, generated = 0;
     Clock::time_point end = run.submitted;
@@ -186,24 +214,25 @@ void print_json(const Run& run) {
     root["memory"] = {{"weight_bytes", run.local.model().weight_bytes()},
                       {"cache_bytes", cache_bytes(run.local.budget())},
                       {"workspace_bytes", run.local.model().workspace_bytes()}};
+    if (is_apart(run)) root["hand_over"] = hand_over_json(run);
     fmt::print("{}\n", boost::json::serialize(root));
   }
 }
 
-void wait_with_progress(engine::Engine& engine, const Run& run, int64_t prompt_tokens, int64_t to_generate) {
+void wait_with_progress(const Run& run, int64_t prompt_tokens, int64_t to_generate) {
   constexpr std::chrono::milliseconds kGlance(50);
   Progress progress("prefill", prompt_tokens);
   bool decoding = false;
   for (const auto& sink : run.sinks)
     while (!sink->wait_for(kGlance)) {
-      const sched::Metrics m = engine.metrics().scheduler;
+      const sched::Metrics m = run.prefill.engine().metrics().scheduler;
       if (!decoding && m.prefill_tokens + m.tokens_matched_state < prompt_tokens) {
         progress.update(m.prefill_tokens + m.tokens_matched_state);
         continue;
       }
       if (!decoding) progress.restart("decode", to_generate);
       decoding = true;
-      progress.update(m.generated_tokens);
+      progress.update(run.local.engine().metrics().scheduler.generated_tokens);
     }
 }
 
@@ -230,9 +259,17 @@ Status generate(const Arguments& a) {
   options.context_flag = "prompt plus --max-tokens";
   if (a.choices >= a.running) options.running_flag = "--n";
   std::vector<std::unique_ptr<GatheringSink>> sinks;  // outlive the engine
-  BATON_ASSIGN(const auto local, engine::LocalEngine::open(checkpoint, options));
+  std::unique_ptr<engine::LocalEngine> local;
+  std::unique_ptr<engine::SplitEngine> split;
+  if (a.apart) {
+    if (a.choices > 1) return invalid(fmt::format("--n is {}; with --pd each prompt has one continuation", a.choices));
+    BATON_ASSIGN(split, engine::SplitEngine::open(checkpoint, options, {}));
+  } else {
+    BATON_ASSIGN(local, engine::LocalEngine::open(checkpoint, options));
+  }
+  engine::LocalEngine& decode = split ? split->decode() : *local;
 
-  Run run{*local, sinks, seconds_between(start, Clock::now()), Clock::now()};
+  Run run{decode, split ? split->prefill() : *local, sinks, seconds_between(start, Clock::now()), Clock::now()};
   for (const std::vector<int32_t>& prompt : prompts) {
     sched::RequestSpec spec;
     spec.prompt = prompt;
@@ -241,9 +278,10 @@ Status generate(const Arguments& a) {
     spec.choices = a.choices;
     if (!a.ignore_eos) spec.stop_tokens = config.eos_token_ids;
     sinks.push_back(std::make_unique<GatheringSink>(a.choices));
-    BATON_ASSIGN([[maybe_unused]] const sched::RequestId id, local->engine().submit(std::move(spec), *sinks.back()));
+    BATON_ASSIGN([[maybe_unused]] const sched::RequestId id, decode.engine().submit(std::move(spec), *sinks.back()));
   }
-  wait_with_progress(local->engine(), run, prompt_tokens, static_cast<int64_t>(prompts.size()) * a.choices * a.max_tokens);
+  wait_with_progress(run, prompt_tokens, static_cast<int64_t>(prompts.size()) * a.choices * a.max_tokens);
+  if (split) split->wait_idle();  // so that the counts are whole
   for (size_t i = 0; i < run.sinks.size(); ++i) {
     const GatheringSink& sink = *run.sinks[i];
     if (sink.refusal()) return invalid(fmt::format("{}: {}", prompt_name(a, i), sink.refusal()->message));
@@ -299,6 +337,8 @@ void add_generate(CLI::App& app, int& exit_code) {
       ->check(between(-100, 100, "a number from -100 to 100"));
   c->add_option("--seed", a->sampling.seed, "Seed of sampled tokens")->capture_default_str()->check(whole_number_64());
   c->add_flag("--ignore-eos", a->ignore_eos, "Go on after an end token");
+  c->add_flag("--pd", a->apart,
+              "Prefill and decode as two instances in this process that hand prompts over; each has the memory that the flags say");
   c->add_option("--format", a->format, "Output")->capture_default_str()->check(CLI::IsMember({"text", "json"}));
   a->flags.add_to(*c);
   c->callback([a, ids, file, many, &exit_code] {

@@ -26,10 +26,12 @@ int64_t thread_cpu() {
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options) {
+Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options,
+                                               std::unique_ptr<Role> role) {
   BATON_ASSIGN(auto scheduler, sched::Scheduler::create(options.scheduler));
-  std::unique_ptr<Engine> engine(new Engine(std::move(executor), options, std::move(scheduler)));
+  std::unique_ptr<Engine> engine(new Engine(std::move(executor), options, std::move(scheduler), std::move(role)));
   Engine* e = engine.get();
+  if (e->role_) BATON_TRY(e->role_->start(*e->scheduler_, [e] { e->wake(); }));
   e->executor_->on_result([e] {
     {
       const std::lock_guard lock(e->mutex_);
@@ -41,8 +43,9 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<CycleExecutor> ex
   return engine;
 }
 
-Engine::Engine(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options, std::unique_ptr<sched::Scheduler> scheduler)
-    : options_(options), executor_(std::move(executor)), scheduler_(std::move(scheduler)) {
+Engine::Engine(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options, std::unique_ptr<sched::Scheduler> scheduler,
+               std::unique_ptr<Role> role)
+    : options_(options), executor_(std::move(executor)), scheduler_(std::move(scheduler)), role_(std::move(role)) {
   published_.scheduler = scheduler_->metrics();
   steps_.reserve(sched::kCyclesInFlight);
 }
@@ -54,10 +57,12 @@ Engine::~Engine() {
   }
   mailed_.notify_one();
   if (thread_.joinable()) thread_.join();  // it is not where the system refused a thread
+  role_.reset();                           // before the memory that others write into
   executor_.reset();                       // before what its notification uses
 }
 
 Result<sched::RequestId> Engine::submit(sched::RequestSpec spec, Sink& sink, std::unique_ptr<Constraint> constraint) {
+  if (role_) BATON_TRY(role_->check(spec));
   BATON_TRY(sched::Scheduler::check(spec, options_.scheduler));  // here, since a long prompt takes a while to look through
   Constraints constraints;
   if (constraint) {
@@ -95,6 +100,21 @@ void Engine::stop(sched::RequestId id, int32_t choice) {
   mailed_.notify_one();
 }
 
+void Engine::deliver(std::span<const std::byte> message) {
+  const std::lock_guard lock(mutex_);
+  if (static_cast<int32_t>(mail_.size()) >= options_.max_mail) return;
+  mail_.emplace_back(Delivered{{message.begin(), message.end()}});
+  mailed_.notify_one();
+}
+
+void Engine::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+  }
+  mailed_.notify_one();
+}
+
 int32_t Engine::flush_cache() {
   int32_t pages = 0;
   bool done = false;
@@ -122,9 +142,12 @@ void Engine::run() {
   while (true) {
     const sched::Time begin = now();
     if (!read_mail()) break;
-    while (scheduler_->in_flight() < ahead && plan()) {
-    }
-    tell(nullptr);  // deadlines and cancellations
+    do {
+      if (has_role()) role_->advance(now());
+      while (scheduler_->in_flight() < ahead && plan()) {
+      }
+      tell(nullptr);  // deadlines and cancellations
+    } while (has_role() && role_->busy());
     step_ns_ += now() - begin;
     publish();
     wait();
@@ -152,15 +175,32 @@ bool Engine::read_mail() {
   }
   for (Message& m : reading_) std::visit([this](auto& message) { handle(message); }, m);
   reading_.clear();
-  if (!stopping) return true;
-  for (const auto& [id, listener] : listeners_) scheduler_->cancel(id);
+  return !stopping || !stop_now();
+}
+
+// Ends what is left; whether nothing is.
+bool Engine::stop_now() {
+  for (const auto& [id, listener] : listeners_) cancel_now(id);
+  if (has_role()) {
+    role_->advance(now());
+    tell(nullptr);
+    role_->stop();
+    role_stopped_ = true;
+  }
   tell(nullptr);
-  return !scheduler_->idle();
+  return scheduler_->idle();
+}
+
+void Engine::cancel_now(sched::RequestId id) { has_role() ? role_->cancel(id, now()) : scheduler_->cancel(id); }
+
+void Engine::handle(const Delivered& m) {
+  if (has_role()) role_->receive(m.message, now());
 }
 
 void Engine::handle(Submit& m) {
   const int32_t logprobs = m.spec.sampling.logprobs;
-  if (const Status s = scheduler_->submit(m.id, std::move(m.spec), now()); !s.ok()) return m.sink->on_refused(s.error());
+  const Status taken = has_role() ? role_->submit(m.id, std::move(m.spec), now()) : scheduler_->submit(m.id, std::move(m.spec), now());
+  if (!taken.ok()) return m.sink->on_refused(taken.error());
   listeners_.emplace(m.id, Listener{m.sink, logprobs});
   if (!m.constraints.empty()) constraints_.emplace(m.id, std::move(m.constraints));
 }
@@ -204,6 +244,7 @@ void Engine::finish(const CycleResult& result) {
   }
   if (result.failed) {
     log_error("a cycle failed, and all requests that have run end: {}", result.error);
+    if (has_role()) role_->device_failed(now());
     scheduler_->fail();
   } else {
     scheduler_->complete({result.tokens, result.ends, result.drafted});
@@ -212,35 +253,42 @@ void Engine::finish(const CycleResult& result) {
 }
 
 void Engine::tell(const CycleResult* result) {
-  for (const sched::Event& e : scheduler_->events()) {
-    const auto found = listeners_.find(e.request);
-    BATON_CHECK(found != listeners_.end());
-    const Listener listener = found->second;
-    if (e.score >= 0) {
-      BATON_CHECK(static_cast<size_t>(e.score) < result->scores.size());
-      const CycleResult::Score& score = result->scores[static_cast<size_t>(e.score)];
-      listener.sink->on_prompt_logprobs(score.position, score.logprobs, score.top);
-      continue;
-    }
-    float logprob = 0;
-    std::span<const ops::TokenLogprob> top;
-    if (e.token >= 0 && e.draw >= 0 && listener.logprobs >= 0) {  // others of the cycle may have asked for more, or for none
-      logprob = result->logprobs[static_cast<size_t>(e.draw)];
-      top = result->top_of(e.draw).first(static_cast<size_t>(listener.logprobs));
-    }
-    if (e.reason == sched::FinishReason::kConstraint) {
-      const auto problem = std::find_if(result->problems.begin(), result->problems.end(), [&e](const auto& p) { return p.draw == e.draw; });
-      BATON_CHECK(problem != result->problems.end());
-      listener.sink->on_problem(e.choice, problem->error);
-    }
-    if (e.last) {
-      if (constraints_.contains(e.request)) told_.push_back(e.request);
-      listeners_.erase(found);
-    }
-    listener.sink->on_event(e, logprob, top);
-  }
+  for (const sched::Event& e : scheduler_->events())
+    if (role_ == nullptr || !role_->takes(e, now())) tell(e, result);
   scheduler_->clear_events();
+  if (role_) {
+    for (const sched::Event& e : role_->events()) tell(e, nullptr);
+    role_->clear_events();
+  }
   drop_constraints();
+}
+
+void Engine::tell(const sched::Event& e, const CycleResult* result) {
+  const auto found = listeners_.find(e.request);
+  BATON_CHECK(found != listeners_.end());
+  const Listener listener = found->second;
+  if (e.score >= 0) {
+    BATON_CHECK(static_cast<size_t>(e.score) < result->scores.size());
+    const CycleResult::Score& score = result->scores[static_cast<size_t>(e.score)];
+    listener.sink->on_prompt_logprobs(score.position, score.logprobs, score.top);
+    return;
+  }
+  float logprob = 0;
+  std::span<const ops::TokenLogprob> top;
+  if (e.token >= 0 && e.draw >= 0 && listener.logprobs >= 0) {  // others of the cycle may have asked for more, or for none
+    logprob = result->logprobs[static_cast<size_t>(e.draw)];
+    top = result->top_of(e.draw).first(static_cast<size_t>(listener.logprobs));
+  }
+  if (e.reason == sched::FinishReason::kConstraint) {
+    const auto problem = std::find_if(result->problems.begin(), result->problems.end(), [&e](const auto& p) { return p.draw == e.draw; });
+    BATON_CHECK(problem != result->problems.end());
+    listener.sink->on_problem(e.choice, problem->error);
+  }
+  if (e.last) {
+    if (constraints_.contains(e.request)) told_.push_back(e.request);
+    listeners_.erase(found);
+  }
+  listener.sink->on_event(e, logprob, top);
 }
 
 void Engine::drop_constraints() {
@@ -254,15 +302,15 @@ void Engine::drop_constraints() {
 // Until there is a result, mail, or a deadline while nothing runs.
 void Engine::wait() {
   std::unique_lock lock(mutex_);
-  const auto something = [this] { return result_there_ || !mail_.empty() || stopping_; };
-  if (scheduler_->in_flight() > 0) {
-    mailed_.wait(lock, [this] { return result_there_ || !mail_.empty(); });
-  } else if (const sched::Time deadline = scheduler_->next_deadline(); deadline == sched::kNever) {
+  const bool running = scheduler_->in_flight() > 0;
+  const auto something = [&] { return result_there_ || woken_ || !mail_.empty() || (stopping_ && !running); };
+  sched::Time until = running ? sched::kNever : scheduler_->next_deadline();
+  if (has_role()) until = std::min(until, role_->next_wake());
+  if (until == sched::kNever)
     mailed_.wait(lock, something);
-  } else {
-    mailed_.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline)), something);
-  }
-  result_there_ = false;
+  else
+    mailed_.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(until)), something);
+  result_there_ = woken_ = false;
 }
 
 void Engine::publish() {
@@ -277,7 +325,8 @@ void Engine::publish() {
       published_.host_time.add(s.time_ns);
       published_.host_cpu.add(s.cpu_ns);
     }
-    idle_ = scheduler_->idle();
+    if (role_) published_.role = role_->metrics();
+    idle_ = scheduler_->idle() && (!has_role() || role_->idle());
   }
   steps_.clear();
   settled_.notify_all();

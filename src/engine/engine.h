@@ -1,7 +1,8 @@
 // The engine: requests from any thread, one engine thread that plans, one executor that computes.
 //
 // The engine thread alone writes scheduler and cache state. It plans cycle n + 1 while n runs. Everything that it is told goes through one
-// bounded mailbox; everything that it tells goes to the sinks, on its own thread.
+// bounded mailbox; everything that it tells goes to the sinks, on its own thread. With a role (engine/role.h) it is one of several
+// instances that hand prompts over: requests go through the role, and so does what other instances say.
 #pragma once
 
 #include <condition_variable>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "engine/cycle_executor.h"
+#include "engine/role.h"
 #include "engine/step_times.h"
 #include "sched/scheduler.h"
 
@@ -49,11 +51,13 @@ struct EngineMetrics {
   int64_t decoding_cycles = 0, decoding_sequences = 0;  // likewise; sequences, counted in each cycle
   StepTimes host_cpu;  // processor time of the engine's thread per cycle, whatever for; what others take of the processor is not in it
   int64_t mail = 0;    // messages waiting
+  RoleMetrics role;    // zeros without one
 };
 
 class Engine {
  public:
-  static Result<std::unique_ptr<Engine>> create(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options);
+  static Result<std::unique_ptr<Engine>> create(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options,
+                                                std::unique_ptr<Role> role = nullptr);
   // Cancels what is left, waits until it has ended, and stops the thread.
   ~Engine();
 
@@ -63,6 +67,9 @@ class Engine {
   Result<sched::RequestId> submit(sched::RequestSpec spec, Sink& sink, std::unique_ptr<Constraint> constraint = nullptr);
   void cancel(sched::RequestId id);
   void stop(sched::RequestId id, int32_t choice);
+
+  // What another instance says, from any thread. Where the mailbox is full it is lost, as it may be on its way.
+  void deliver(std::span<const std::byte> message);
 
   // From any thread, waits for the engine thread.
   int32_t flush_cache();
@@ -90,18 +97,28 @@ class Engine {
     int32_t* pages;
     bool* done;
   };
-  using Message = std::variant<Submit, Cancel, Stop, Flush>;
+  struct Delivered {
+    std::vector<std::byte> message;
+  };
+  using Message = std::variant<Submit, Cancel, Stop, Flush, Delivered>;
 
-  Engine(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options, std::unique_ptr<sched::Scheduler> scheduler);
+  Engine(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options, std::unique_ptr<sched::Scheduler> scheduler,
+         std::unique_ptr<Role> role);
   void run();
   bool read_mail();
   void handle(Submit& m);
-  void handle(const Cancel& m) { scheduler_->cancel(m.id); }
+  void handle(const Cancel& m) { cancel_now(m.id); }
   void handle(const Stop& m) { scheduler_->stop(m.id, m.choice); }
   void handle(const Flush& m);
+  void handle(const Delivered& m);
+  void cancel_now(sched::RequestId id);
+  bool stop_now();
+  bool has_role() const { return role_ != nullptr && !role_stopped_; }
+  void wake();
   bool plan();
   void finish(const CycleResult& result);
   void tell(const CycleResult* result);
+  void tell(const sched::Event& event, const CycleResult* result);
   void drop_constraints();
   void wait();
   void publish();
@@ -109,6 +126,8 @@ class Engine {
   EngineOptions options_;
   std::unique_ptr<CycleExecutor> executor_;
   std::unique_ptr<sched::Scheduler> scheduler_;
+  std::unique_ptr<Role> role_;  // may be null
+  bool role_stopped_ = false;
   struct Listener {
     Sink* sink;
     int32_t logprobs;  // as the request asked
@@ -141,6 +160,7 @@ class Engine {
   std::condition_variable settled_;  // a flush is done, or the engine is idle
   std::vector<Message> mail_;
   bool result_there_ = false;
+  bool woken_ = false;  // for the role
   bool stopping_ = false;
   bool idle_ = true;
   sched::RequestId next_id_ = 1;

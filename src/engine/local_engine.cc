@@ -6,6 +6,9 @@
 #include <fstream>
 #include <string>
 
+#include "engine/decode_role.h"
+#include "engine/hand_over_memory.h"
+#include "engine/prefill_role.h"
 #include "engine/serial_executor.h"
 #include "ops/batch.h"
 #include "ops/cuda/open.h"
@@ -41,10 +44,25 @@ cache::BudgetRequest budget_request(const model::Glm5Next& model, const model::D
           .context_tokens = context,
           .running = o.running,
           .pool_tokens = o.pool_tokens,
-          .snapshots = o.snapshots,
+          .snapshots = o.hand_over.role == RoleKind::kDecode ? 0 : o.snapshots,
           .host_bytes = o.host_bytes,
           .context_flag = o.context_flag,
           .running_flag = o.running_flag};
+}
+
+std::unique_ptr<Role> make_role(const LocalOptions& o, int32_t slots, int64_t context, transfer::Memory memory) {
+  const HandOver& h = o.hand_over;
+  if (h.role == RoleKind::kDecode) {
+    pd::DecodeOptions options = h.waits;
+    options.self = h.links.self;
+    options.slots = slots;
+    options.most_waiting = o.max_waiting;
+    return std::make_unique<DecodeRole>(options, h.prefills, h.links, std::move(memory));
+  }
+  // Free slots, shared among those who order, and one: the next prompt is there when one ends.
+  return std::make_unique<PrefillRole>(
+      pd::PrefillOptions{.self = h.links.self, .credits = std::max(1, slots / h.decodes) + 1, .context_tokens = context - 1}, h.links,
+      std::move(memory));
 }
 
 }  // namespace
@@ -105,6 +123,8 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
     BATON_ASSIGN(e->budget_, cache::solve_budget(request));
   }
 
+  if (o.hand_over.role != RoleKind::kUnified && o.device != Device::kCpu)
+    return Error{Error::Kind::kUnsupported, "prefill and decode apart run on the CPU so far; leave out --device"};
   BATON_ASSIGN(auto executor, SerialExecutor::create(*e->model_, *e->backend_, e->budget_, context, vocabulary, std::move(drafter)));
   EngineOptions options;
   options.plan_ahead = o.plan_ahead;
@@ -123,7 +143,10 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
                        .drafts = drafts,
                        .adaptive_drafts = o.speculation.adaptive,
                        .look_ahead = e->drafter_.needs.reads_next_token ? 1 : 0};
-  BATON_ASSIGN(e->engine_, Engine::create(std::move(executor), options));
+  std::unique_ptr<Role> role;
+  if (o.hand_over.role != RoleKind::kUnified)
+    role = make_role(o, e->budget_.slots, context, hand_over_memory(*executor, e->model_->cache_layout(), e->budget_));
+  BATON_ASSIGN(e->engine_, Engine::create(std::move(executor), options, std::move(role)));
   return e;
 }
 

@@ -10,10 +10,22 @@
 #include "model/checkpoint.h"
 #include "model/glm5_next.h"
 #include "ops/cpu/backend.h"
+#include "pd/decode_end.h"
 
 namespace baton::engine {
 
 enum class Device : uint8_t { kCpu, kCuda };
+
+enum class RoleKind : uint8_t { kUnified, kPrefill, kDecode };
+
+// What an engine is among others.
+struct HandOver {
+  RoleKind role = RoleKind::kUnified;
+  HandOverLinks links;                   // to the others; of both ends
+  std::vector<pd::InstanceId> prefills;  // that a decode instance orders from
+  int32_t decodes = 1;                   // that share the slots of a prefill instance
+  pd::DecodeOptions waits;               // of a decode instance: how long for what; the rest of it follows from the other options
+};
 
 struct LocalOptions {
   Device device = Device::kCpu;
@@ -34,6 +46,7 @@ struct LocalOptions {
   int32_t max_mail = 1 << 16;
   bool plan_ahead = true;
   Speculation speculation;
+  HandOver hand_over;     // a decode instance has no snapshots, whatever `snapshots` says
   DrafterSource drafter;  // instead of what `speculation` says, if it drafts; for tests
   // What the user set context_tokens and running by, for messages.
   std::string context_flag = "--context";

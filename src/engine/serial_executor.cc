@@ -171,7 +171,7 @@ void SerialExecutor::run(const Cycle& cycle, std::span<const BoundChoice> bound,
     commit(cycle);
   }
   for (const Move& m : cycle.after) move(m);
-  commit_forks(cycle);
+  commit_elsewhere(cycle);
 }
 
 void SerialExecutor::move(const Move& m) {
@@ -191,6 +191,8 @@ void SerialExecutor::move(const Move& m) {
       for (const cache::Registry::Copy& c : registry_.snapshot_copies())
         backend_.copy_on_device(snapshots_.data() + m.to * snapshot + c.snapshot_offset, slots().slot(m.from) + c.slot_offset, c.bytes);
       return;
+    case MoveKind::kResetRing:
+      return backend_.clear_on_device(slots().slot(m.to) + model_.cache_layout().fold_count_offset, sizeof(int32_t));
     case MoveKind::kForkSlot:
       true_state(m.from);
       lengths_[static_cast<size_t>(m.to)] = lengths_[static_cast<size_t>(m.from)];
@@ -354,6 +356,10 @@ void SerialExecutor::draw(const Cycle& cycle, CycleResult& result) {
   const MatrixView all = hidden(hidden_, std::ssize(ids_));
   blocks_.clear();
   for (const sched::Draw& d : cycle.draws) {
+    if (d.rows == sched::kSlotRow) {
+      blocks_.push_back({.slot = d.slot, .position = d.position, .hidden = hidden_of(d.slot), .drafts = {}});
+      continue;
+    }
     const Run& run = runs_[static_cast<size_t>(d.rows)];
     const ops::SequenceRows& r = run.rows;
     const int32_t rows = run.decodes ? r.row_count : 1;  // of a prompt, the last one
@@ -373,11 +379,17 @@ void SerialExecutor::settle(const Cycle& cycle, const CycleResult& result) {
   for (Run& run : runs_) run.kept = run.decodes ? 0 : run.rows.row_count;
   for (size_t i = 0; i < cycle.draws.size(); ++i) {
     const int32_t begin = i == 0 ? 0 : result.ends[i - 1];
-    Run& run = runs_[static_cast<size_t>(cycle.draws[i].rows)];
-    if (run.decodes) run.kept = result.ends[i] - begin;
+    const sched::Draw& d = cycle.draws[i];
+    const auto slot = static_cast<size_t>(d.slot);
     // A failed draw ends its sequence.
-    if (result.ends[i] > begin)
-      last_tokens_[static_cast<size_t>(cycle.draws[i].slot)] = std::max(result.tokens[static_cast<size_t>(result.ends[i]) - 1], 0);
+    if (result.ends[i] > begin) last_tokens_[slot] = std::max(result.tokens[static_cast<size_t>(result.ends[i]) - 1], 0);
+    if (d.rows == sched::kSlotRow) {
+      lengths_[slot] = d.position;  // its rows have run elsewhere
+      continue;
+    }
+    Run& run = runs_[static_cast<size_t>(d.rows)];
+    if (run.decodes) run.kept = result.ends[i] - begin;
+    run.draws = run.draws || d.slot == run.rows.slot;
   }
   const MatrixView all = hidden(hidden_, std::ssize(ids_));
   for (const Run& run : runs_) {
@@ -389,7 +401,13 @@ void SerialExecutor::settle(const Cycle& cycle, const CycleResult& result) {
   }
 }
 
-// The rows that count, and the token behind each of them.
+ConstMatrixView SerialExecutor::hidden_of(int32_t slot) const {
+  const int64_t d = model_.config().hidden_size;
+  return {slots().slot(slot) + model_.cache_layout().hidden_offset, model_.numerics().activation, 1, d, d};
+}
+
+// The rows that count, and the token behind each of them. Where that token will be drawn elsewhere, a drafter that reads it hears of the
+// last row there.
 void SerialExecutor::commit(const Cycle& cycle) {
   if (!drafter_ || ids_.empty()) return;
   const MatrixView rows = hidden(hidden_, std::ssize(ids_));
@@ -400,35 +418,46 @@ void SerialExecutor::commit(const Cycle& cycle) {
   next_ids_.clear();
   for (size_t i = 0; i < runs_.size(); ++i) {
     const Run& run = runs_[i];
-    if (run.kept == 0) continue;
+    const bool left = cycle.rows[i].next == sched::kDrawnToken && !run.draws && drafter_->needs().reads_next_token;
+    const int32_t count = left ? run.kept - 1 : run.kept;
+    if (count <= 0) continue;
     const auto begin = std::ssize(next_ids_);
-    sequences_.push_back({static_cast<int32_t>(begin), run.kept, run.rows.position, run.rows.slot, 0});
-    for (int32_t k = 1; k < run.kept; ++k) next_ids_.push_back(ids_[static_cast<size_t>(run.rows.row_begin + k)]);
-    const int32_t next = cycle.rows[i].next;
+    sequences_.push_back({static_cast<int32_t>(begin), count, run.rows.position, run.rows.slot, 0});
+    for (int32_t k = 1; k < count; ++k) next_ids_.push_back(ids_[static_cast<size_t>(run.rows.row_begin + k)]);
+    const int32_t next = left ? ids_[static_cast<size_t>(run.rows.row_begin + count)] : cycle.rows[i].next;
     next_ids_.push_back(next == sched::kDrawnToken ? last_tokens_[static_cast<size_t>(run.rows.slot)] : next);
-    backend_.copy_on_device(to.row_bytes(begin), rows.row_bytes(run.rows.row_begin), run.kept * row_bytes());
+    backend_.copy_on_device(to.row_bytes(begin), rows.row_bytes(run.rows.row_begin), count * row_bytes());
     if (row_features.rows > 0)
       backend_.copy_on_device(to_features.row_bytes(begin), row_features.row_bytes(run.rows.row_begin),
-                              run.kept * row_features.cols * dtype_bytes(row_features.dtype));
+                              count * row_features.cols * dtype_bytes(row_features.dtype));
   }
   if (!sequences_.empty()) tell_drafter(std::ssize(next_ids_));
 }
 
-// Choices that have just forked: the last row of the prompt, with what each of them drew behind it.
-void SerialExecutor::commit_forks(const Cycle& cycle) {
+// Rows that ran for another slot, or on another instance, with what was drawn behind them here: of choices that have just forked the last
+// row of the prompt, and likewise of prompts that landed, if the drafter has not been told of it where they were computed.
+void SerialExecutor::commit_elsewhere(const Cycle& cycle) {
   if (!drafter_) return;
-  const MatrixView to = hidden(kept_hidden_, std::ssize(ids_));
-  const MatrixView to_features = features(kept_features_, std::ssize(ids_));
+  const auto most = static_cast<int64_t>(cycle.draws.size());
+  const MatrixView to = hidden(kept_hidden_, most);
+  const MatrixView to_features = features(kept_features_, most);
   const MatrixView row_features = features(features_, std::ssize(ids_));
   sequences_.clear();
   next_ids_.clear();
   for (const sched::Draw& d : cycle.draws) {
-    const ops::SequenceRows& r = runs_[static_cast<size_t>(d.rows)].rows;
-    if (d.slot == r.slot) continue;
+    const bool landed = d.rows == sched::kSlotRow;
+    if (landed ? !drafter_->needs().reads_next_token : d.slot == runs_[static_cast<size_t>(d.rows)].rows.slot) continue;
     const auto at = std::ssize(next_ids_);
+    next_ids_.push_back(last_tokens_[static_cast<size_t>(d.slot)]);
+    if (landed) {
+      BATON_CHECK(to_features.cols == 0);  // the slot does not hold these
+      sequences_.push_back({static_cast<int32_t>(at), 1, d.position - 1, d.slot, 0});
+      backend_.copy_on_device(to.row_bytes(at), hidden_of(d.slot).row_bytes(0), row_bytes());
+      continue;
+    }
+    const ops::SequenceRows& r = runs_[static_cast<size_t>(d.rows)].rows;
     const int32_t row = r.row_begin + r.row_count - 1;
     sequences_.push_back({static_cast<int32_t>(at), 1, r.position + r.row_count - 1, d.slot, 0});
-    next_ids_.push_back(last_tokens_[static_cast<size_t>(d.slot)]);
     backend_.copy_on_device(to.row_bytes(at), hidden(hidden_, std::ssize(ids_)).row_bytes(row), row_bytes());
     if (row_features.rows > 0)
       backend_.copy_on_device(to_features.row_bytes(at), row_features.row_bytes(row), row_features.cols * dtype_bytes(row_features.dtype));

@@ -36,6 +36,10 @@ class SerialExecutor final : public CycleExecutor {
                                                         std::unique_ptr<model::Drafter> drafter = nullptr);
   ~SerialExecutor() override;  // waits for the cycles that were launched
 
+  // Where pages and slots lie, for those who write into them from outside: ids, sizes and ranges are the budget's and the layout's.
+  ops::PagePoolView pages() const { return {pages_.data(), registry_.page_bytes()}; }
+  ops::SlotPoolView slots() const { return {slots_.data(), registry_.slot_bytes()}; }
+
   // Bytes that it allocates beside pools and the drafter: they are the budget's, too.
   static int64_t workspace_bytes(const model::Glm5Next& model, int64_t slots, int64_t context_tokens);
 
@@ -60,6 +64,7 @@ class SerialExecutor final : public CycleExecutor {
     ops::SequenceRows rows;  // row_count 0: the slot has no row left
     bool decodes;            // rows of drawn tokens: the anchor, and drafts
     int32_t kept;            // rows that count
+    bool draws = false;      // its last row's token is drawn in this cycle
   };
 
   void serve();
@@ -74,14 +79,13 @@ class SerialExecutor final : public CycleExecutor {
   void draw(const sched::Cycle& cycle, CycleResult& result);
   void settle(const sched::Cycle& cycle, const CycleResult& result);
   void commit(const sched::Cycle& cycle);
-  void commit_forks(const sched::Cycle& cycle);
+  void commit_elsewhere(const sched::Cycle& cycle);
   void tell_drafter(int64_t rows);
 
   int64_t row_bytes() const { return model_.config().hidden_size * dtype_bytes(model_.numerics().activation); }
   MatrixView hidden(const Buffer& buffer, int64_t rows) const;
   MatrixView features(const Buffer& buffer, int64_t rows) const;
-  ops::PagePoolView pages() const { return {pages_.data(), registry_.page_bytes()}; }
-  ops::SlotPoolView slots() const { return {slots_.data(), registry_.slot_bytes()}; }
+  ConstMatrixView hidden_of(int32_t slot) const;  // the last hidden row that it holds
   model::ForwardInput upload(std::span<const ops::SequenceRows> sequences, std::span<const int32_t> ids, int64_t reach = 0);
 
   model::Glm5Next& model_;

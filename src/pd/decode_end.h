@@ -26,6 +26,7 @@
 #include "pd/approximate_tree.h"
 #include "pd/landing_zone.h"
 #include "pd/message.h"
+#include "pd/metrics.h"
 #include "pd/states.h"
 
 namespace baton::pd {
@@ -65,6 +66,8 @@ struct Verify {
 struct Landed {
   RequestKey request;
   Landing landing;
+  int32_t reused_pages = 0;  // that prefill had, and did not compute for it
+  Time waited = 0;           // until the order was opened
   bool reset_ring = true;
 };
 // The request is over without its prompt. Each request has one Landed or one Ended.
@@ -73,18 +76,6 @@ struct Ended {
   EndReason reason;
 };
 using DecodeAction = std::variant<Send, Verify, Landed, Ended>;
-
-struct DecodeMetrics {
-  int64_t submitted = 0, refused = 0, landed = 0, cancelled = 0, expired = 0, failed = 0;  // requests
-  int64_t orders = 0, repeated_orders = 0, retried = 0;
-  int64_t waiting = 0, open = 0, quarantined = 0;  // now
-  int64_t quarantined_pages = 0;                   // now
-  int64_t pages_ordered = 0, pages_matched = 0;
-  int64_t mismatches = 0;      // of checksums
-  int64_t contradictions = 0;  // answers that cannot be true, such as parts that do not make up what was ordered
-  int64_t stray_messages = 0;  // of other processes or tickets than an order is about; late ones, mostly
-  int64_t peers_restarted = 0;
-};
 
 class DecodeEnd {
  public:
@@ -108,12 +99,16 @@ class DecodeEnd {
   // The process is known to be gone (its host or its system says so, not its silence).
   void gone(Process process, Time now);
   void verified(Ticket ticket, int32_t landing, std::span<const uint64_t> checksums, Time now);
+  // The own device failed, and nothing that lies cached is to be used again: no order goes on from what it matched. Their requests are
+  // ordered anew; every lease is back, and what was reserved waits for the last writes. What has landed is the caller's.
+  void device_failed(Time now);
   // Deadlines, repetitions, and new orders if `may_order`: for these `keep_pages` stay within reach of what decodes.
   void advance(Time now, int32_t keep_pages, bool may_order);
   // When advance() has something to do although nothing arrives; kNever if at no time.
   Time next_wake() const;
 
   std::span<DecodeAction> actions() { return actions_; }
+  std::span<const DecodeAction> actions() const { return actions_; }
   void clear_actions() { actions_.clear(); }
 
   bool idle() const { return requests_.empty() && metrics_.open + metrics_.quarantined == 0; }

@@ -56,6 +56,18 @@ void DecodeEnd::gone(Process process, Time now) {
   }
 }
 
+void DecodeEnd::device_failed(Time now) {
+  for (OpenOrder& o : orders_) {
+    if (o.state == OrderState::kNone) continue;
+    if (o.state != OrderState::kQuarantined) {
+      retry(o, now);
+      abandon(o, OrderState::kFailed, now);
+      if (o.state == OrderState::kNone) continue;
+    }
+    zone_.forget_match(o.landing);
+  }
+}
+
 // Its last writes may still be on the way.
 void DecodeEnd::lost(OpenOrder& o, Time now) {
   if (o.state == OrderState::kVerifying) return;  // everything is here
@@ -151,16 +163,18 @@ void DecodeEnd::try_verify(OpenOrder& o, Time now) {
 void DecodeEnd::verified(Ticket ticket, int32_t landing, std::span<const uint64_t> checksums, Time now) {
   OpenOrder& o = orders_[static_cast<size_t>(landing)];
   BATON_CHECK(o.state == OrderState::kVerifying && o.ticket == ticket);
+  if (o.request == kNoRequest) return settle(o, o.ending);  // nobody waits for it any more
   if (!std::ranges::equal(checksums, o.answer->checksums)) {
     ++metrics_.mismatches;
     retry(o, now);
     return settle(o, OrderState::kFailed);
   }
-  if (o.request == kNoRequest) return settle(o, o.ending);  // nobody waits for it any more
   zone_.commit(o.asked.salt, *o.asked.tokens, o.asked.cache, o.landing);
-  requests_.erase(o.request);
+  const auto request = requests_.find(o.request);
+  const Time waited = o.opened - request->second.since;
+  requests_.erase(request);
   ++metrics_.landed;
-  actions_.emplace_back(Landed{o.request, std::move(o.landing), !planted(Bug::kFoldCountKept)});
+  actions_.emplace_back(Landed{o.request, std::move(o.landing), o.answer->reused_pages, waited, !planted(Bug::kFoldCountKept)});
   o.landing = {};
   settle(o, OrderState::kDone);
 }

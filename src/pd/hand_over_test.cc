@@ -120,6 +120,37 @@ struct Pair {
   std::map<RequestKey, std::vector<EndReason>> ended;
 };
 
+// Before that what its open orders matched stayed locked in a tree that was to be emptied.
+TEST(HandOver, WhenDecodesDeviceFailsItsOrdersAreMadeAnewAndNoLeaseIsLeft) {
+  Pair p;
+  p.submit(1, tokens(128));
+  p.prefill->compute(1, 128);
+  p.settle();
+  p.land_all();
+  ASSERT_EQ(p.landed.size(), 1U);
+  p.zone.release(p.landed[0].landing);
+  p.submit(2, tokens(200));  // in the middle of its parts
+  ASSERT_EQ(p.tree.locked_count(), 1);
+  p.prefill->compute(2, 200);
+  p.settle();
+  p.decode.device_failed(p.now);
+  EXPECT_EQ(p.tree.locked_count(), 0);
+  EXPECT_EQ(p.tree.evict(100, [](cache::Node) {}), 2);
+  EXPECT_EQ(p.decode.metrics().quarantined, 1);
+  EXPECT_EQ(p.held(), 2) << "its writes may still land";
+  p.settle();
+  p.land_all();
+  EXPECT_EQ(p.decode.metrics().quarantined, 0);
+  ASSERT_EQ(p.prefill->running.size(), 3U) << "the same prompt, and nothing of it is there";
+  p.prefill->compute(3, 200);
+  p.settle();
+  p.land_all();
+  ASSERT_EQ(p.landed.size(), 2U);
+  EXPECT_EQ(p.landed[1].request, 2U);
+  EXPECT_EQ(p.landed[1].landing.matched_pages, 0);
+  EXPECT_TRUE(p.ended.empty());
+}
+
 TEST(HandOver, ChunksArriveTheSlotLastAndThePromptBecomesCache) {
   Pair p;
   p.submit(1, tokens(200));

@@ -3,21 +3,23 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "cache/page_name.h"
 #include "pd/planted_bug.h"
 
 namespace baton::pd {
 
 using cache::kPageUnits;
 
-LandingZone::LandingZone(cache::IdPool& pages, cache::IdPool& slots, cache::PrefixTree& tree, int32_t match_margin_pages)
-    : pages_(pages), slots_(slots), tree_(tree), margin_(match_margin_pages) {}
+LandingZone::LandingZone(cache::IdPool& pages, cache::IdPool& slots, cache::PrefixTree& tree, int32_t look_ahead)
+    : pages_(pages), slots_(slots), tree_(tree), look_ahead_(look_ahead) {}
 
 bool LandingZone::reserve(uint64_t salt, std::span<const int32_t> tokens, bool cache, int32_t keep_pages, Landing& landing) {
   BATON_CHECK(landing.pages.empty() && landing.slot < 0);
   const auto count = std::ssize(tokens);
   const auto total = static_cast<int32_t>((count + kPageUnits - 1) / kPageUnits);
-  path_.resize(static_cast<size_t>(count / kPageUnits));
-  const int32_t matched = cache ? std::max(0, tree_.match(salt, tokens, path_) - margin_) : 0;
+  path_.resize(static_cast<size_t>((count - look_ahead_) / kPageUnits));
+  const uint64_t known_by = cache::tree_salt(salt, tokens.front(), look_ahead_);
+  const int32_t matched = cache ? tree_.match(known_by, cache::tree_units(tokens, look_ahead_), path_) : 0;
   const int32_t missing = total - matched;
   const cache::Node node = matched > 0 ? path_[static_cast<size_t>(matched) - 1] : cache::kRoot;
 
@@ -47,11 +49,13 @@ bool LandingZone::reserve(uint64_t salt, std::span<const int32_t> tokens, bool c
 
 void LandingZone::commit(uint64_t salt, std::span<const int32_t> tokens, bool cache, Landing& landing) {
   if (!cache) return;
-  const auto full = static_cast<size_t>(std::ssize(tokens) / kPageUnits);
+  const std::span<const int32_t> all = cache::tree_units(tokens, look_ahead_);
+  const uint64_t known_by = cache::tree_salt(salt, tokens.front(), look_ahead_);
+  const auto full = static_cast<size_t>(std::ssize(all) / kPageUnits);
   for (auto i = static_cast<size_t>(landing.tree_pages); i < full; ++i) {
-    const std::span<const int32_t, kPageUnits> units(tokens.data() + i * kPageUnits, static_cast<size_t>(kPageUnits));
+    const std::span<const int32_t, kPageUnits> units(all.data() + i * kPageUnits, static_cast<size_t>(kPageUnits));
     const int32_t page = landing.pages[i];
-    const cache::Node node = tree_.extend(landing.node, salt, units, page);
+    const cache::Node node = tree_.extend(landing.node, known_by, units, page);
     tree_.lock(node);
     tree_.unlock(landing.node);
     landing.node = node;
@@ -59,6 +63,13 @@ void LandingZone::commit(uint64_t salt, std::span<const int32_t> tokens, bool ca
     ++landing.tree_pages;
     if (node != page) pages_.release(page);  // another request has brought the same meanwhile; no cycle has touched this one
   }
+}
+
+void LandingZone::forget_match(Landing& landing) {
+  tree_.unlock(landing.node);
+  landing.node = cache::kRoot;
+  landing.pages.erase(landing.pages.begin(), landing.pages.begin() + landing.tree_pages);
+  landing.matched_pages = landing.tree_pages = 0;
 }
 
 void LandingZone::release(Landing& landing) {

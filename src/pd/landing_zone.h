@@ -29,14 +29,16 @@ struct Landing {
 
 class LandingZone {
  public:
-  // All outlive the zone. `match_margin_pages` come off every match.
-  LandingZone(cache::IdPool& pages, cache::IdPool& slots, cache::PrefixTree& tree, int32_t match_margin_pages = 0);
+  // All outlive the zone. `look_ahead`: 1 where what a page holds depends on the token behind it, too (cache/page_name.h).
+  LandingZone(cache::IdPool& pages, cache::IdPool& slots, cache::PrefixTree& tree, int32_t look_ahead = 0);
 
   // A slot and the pages that are missing, at the expense of the least recently used cached ones if need be; `keep_pages` stay within
   // reach of others. False if there is no room; nothing is held then. `cache`: may share pages with others.
   bool reserve(uint64_t salt, std::span<const int32_t> tokens, bool cache, int32_t keep_pages, Landing& landing);
   // Everything has arrived: full pages become cache, or give way to equal ones that are there by now.
   void commit(uint64_t salt, std::span<const int32_t> tokens, bool cache, Landing& landing);
+  // The pages that were found are not its any more; what is reserved still is. For a landing that nobody will go on from.
+  void forget_match(Landing& landing);
   // Gives everything back. Nothing may still be written into it.
   void release(Landing& landing);
 
@@ -48,7 +50,7 @@ class LandingZone {
   cache::IdPool& pages_;
   cache::IdPool& slots_;
   cache::PrefixTree& tree_;
-  int32_t margin_;
+  int32_t look_ahead_;
   std::vector<cache::Node> path_;
   int64_t evicted_ = 0;
 };

@@ -16,8 +16,8 @@ std::vector<int32_t> tokens(int64_t count, int32_t first = 0) {
 }
 
 struct Memory {
-  explicit Memory(int32_t page_count, int32_t slot_count = 4)
-      : pages(page_count), slots(slot_count), tree(pages), zone(pages, slots, tree) {}
+  explicit Memory(int32_t page_count, int32_t slot_count = 4, int32_t look_ahead = 0)
+      : pages(page_count), slots(slot_count), tree(pages), zone(pages, slots, tree, look_ahead) {}
   cache::IdPool pages;
   cache::IdPool slots;
   cache::PrefixTree tree;
@@ -104,6 +104,40 @@ TEST(LandingZone, ManyRequestsHoldTheirCommonBeginningOnce) {
   }
   EXPECT_EQ(m.tree.size(), 5 + kRequests * 2);
   EXPECT_EQ(m.slots.held_count(), kRequests);
+}
+
+// A page is shared where the token behind it is the same, too.
+TEST(LandingZone, WithLookAheadTheTokenBehindAPageCounts) {
+  Memory m(16, 4, 1);
+  Landing a, b, c;
+  ASSERT_TRUE(m.zone.reserve(0, tokens(128), true, 0, a));
+  m.zone.commit(0, tokens(128), true, a);
+  EXPECT_EQ(m.tree.size(), 1) << "nobody knows yet what is behind the second";
+  std::vector<int32_t> other = tokens(129);
+  other[64] = 7;
+  ASSERT_TRUE(m.zone.reserve(0, other, true, 0, b));
+  EXPECT_EQ(b.matched_pages, 0);
+  other = tokens(129);
+  other[65] = 7;
+  ASSERT_TRUE(m.zone.reserve(0, other, true, 0, c));
+  EXPECT_EQ(c.matched_pages, 1);
+}
+
+TEST(LandingZone, AForgottenMatchIsFreeAndTheReservedPagesAreNot) {
+  Memory m(8);
+  Landing a, b;
+  ASSERT_TRUE(m.zone.reserve(0, tokens(128), true, 0, a));
+  m.zone.commit(0, tokens(128), true, a);
+  m.zone.release(a);
+  ASSERT_TRUE(m.zone.reserve(0, tokens(200), true, 0, b));
+  ASSERT_EQ(b.matched_pages, 2);
+  m.zone.forget_match(b);
+  EXPECT_EQ(m.tree.locked_count(), 0);
+  EXPECT_EQ(b.own_pages(), 2);
+  EXPECT_EQ(m.pages.held_count(), 2);
+  m.zone.release(b);
+  EXPECT_EQ(m.pages.held_count() + m.slots.held_count(), 0);
+  m.tree.check_invariants();
 }
 
 TEST(LandingZone, PrivateRequestsLeaveNothing) {

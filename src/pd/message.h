@@ -1,4 +1,4 @@
-// What decode and prefill instances say to each other. Plain values; a transport makes bytes of them.
+// What decode and prefill instances say to each other. Plain values; wire.h makes bytes of them.
 //
 // Messages may be lost, doubled, late and out of order: each makes sense by itself, and saying it again changes nothing.
 #pragma once

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "pd/message.h"
+#include "pd/metrics.h"
 #include "pd/states.h"
 
 namespace baton::pd {
@@ -35,10 +36,11 @@ struct PrefillOptions {
 
 // Parts of a slot that travel; everything that a sequence has beyond its pages.
 namespace slot_part {
-inline constexpr uint32_t kState = 1;   // recurrent state and convolution window
-inline constexpr uint32_t kTail = 2;    // keys and gates of the open pool of each indexer
-inline constexpr uint32_t kHidden = 4;  // last hidden row, which decode's first draw is from
-inline constexpr uint32_t kAll = kState | kTail | kHidden;
+inline constexpr uint32_t kState = 1;    // recurrent state and convolution window
+inline constexpr uint32_t kTail = 2;     // keys and gates of the open pool of each indexer
+inline constexpr uint32_t kHidden = 4;   // last hidden row, which decode's first draw is from
+inline constexpr uint32_t kDrafter = 8;  // what a drafter keeps of a sequence beyond its pages
+inline constexpr uint32_t kAll = kState | kTail | kHidden | kDrafter;
 }  // namespace slot_part
 
 // Compute this prompt, draw nothing, keep the memory until StopJob. Progress is told to computed(), a failure to failed().
@@ -69,15 +71,6 @@ struct SendReply {
 };
 using PrefillAction = std::variant<StartJob, StopJob, Write, SendReply>;
 
-struct PrefillMetrics {
-  int64_t orders = 0, repeated_orders = 0, done = 0, revoked = 0, expired = 0, failed = 0;
-  int64_t active = 0;      // jobs that have not ended
-  int64_t remembered = 0;  // jobs that have
-  int64_t writes = 0, pages_written = 0, writes_in_flight = 0;
-  int64_t stray_messages = 0;
-  int64_t contradictions = 0;  // orders that cannot be meant, or beyond the grant
-};
-
 class PrefillEnd {
  public:
   explicit PrefillEnd(const PrefillOptions& options);
@@ -98,6 +91,7 @@ class PrefillEnd {
   Time next_wake() const;
 
   std::span<PrefillAction> actions() { return actions_; }
+  std::span<const PrefillAction> actions() const { return actions_; }
   void clear_actions() { actions_.clear(); }
 
   bool idle() const { return metrics_.active == 0; }

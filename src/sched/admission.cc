@@ -18,7 +18,7 @@ void Scheduler::expire(Time now) {
 }
 
 void Scheduler::admit(Time now, Cycle& cycle) {
-  if (memory_.completed() < failed_through_) return;
+  if (failing()) return;
   if (waiting_.empty() || memory_.slots.free_count() == 0) return;
   growing_ = std::count_if(running_.begin(), running_.end(), [this](const Sequence* s) { return will_grow(*s); });
   while (!waiting_.empty() && memory_.slots.free_count() > 0) {
@@ -202,6 +202,7 @@ void Scheduler::bind(const Sequence& s, Cycle& cycle) {
 void Scheduler::bind_landed(Cycle& cycle) {
   for (Sequence* s : landed_) {
     bind(*s, cycle);
+    if (s->reset_ring) cycle.before.push_back({MoveKind::kResetRing, -1, s->slot});
     edit_table(*s, 0, cycle.table_edits);
     touch(*s);
   }

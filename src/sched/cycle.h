@@ -24,6 +24,7 @@ enum class MoveKind : uint8_t {
   kClearSlot,     // `to`: a slot as it is before the first token
   kRestore,       // snapshot `from` becomes the state of slot `to`, whose other ranges are as after kClearSlot
   kSnapshot,      // the true state of slot `from` into snapshot `to`
+  kResetRing,     // slot `to` has no recorded rows that await their fold, whatever whoever had it before left
   kForkSlot,      // the true state and everything else of slot `from` into slot `to`
   kCopyPage,      // page to page
   kSlotToHost,    // the true state and everything else of slot `from` into host slot `to`
@@ -66,16 +67,16 @@ struct Rows {
   int32_t count;
   int32_t
       ids_begin;     // into Cycle::ids; kDrawnToken: a row of the token that the slot drew last, and up to count - 1 drafted ones behind it
-  int32_t next = 0;  // the token behind the last row; kDrawnToken: what is drawn from it
+  int32_t next = 0;  // the token behind the last row; kDrawnToken: what is drawn from it, here or, where nothing is, elsewhere
   int32_t edge = 0;  // rows of drawn tokens that begin before this position end there at the latest; 0: anywhere
 };
 inline constexpr int32_t kDrawnToken = -1;
 inline constexpr int32_t kSlotRow = -1;
 
 struct Draw {
-  int32_t rows;  // index into Cycle::rows: the draw is from its last row; where there are drafts, from each, as far as they are right
-                 // kSlotRow: no rows, the draw is from the last hidden row that the slot holds. The engine's executors do not do that yet
-  int32_t slot;  // whose sampling applies, and whose last token the drawn one becomes
+  int32_t rows;      // index into Cycle::rows: the draw is from its last row; where there are drafts, from each, as far as they are right
+                     // kSlotRow: no rows, the draw is from the last hidden row that the slot holds
+  int32_t slot;      // whose sampling applies, and whose last token the drawn one becomes
   int32_t position;  // of the token; where rows are of drawn tokens, at least
 };
 

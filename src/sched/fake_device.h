@@ -121,6 +121,7 @@ class FakeDevice {
       case MoveKind::kSnapshot:
         if (m.at < 0 || at(slots_, m.from).state.size() == static_cast<size_t>(m.at)) at(snapshots_, m.to) = at(slots_, m.from).state;
         return;
+      case MoveKind::kResetRing: return;
       case MoveKind::kForkSlot: at(slots_, m.to).state = at(slots_, m.from).state; return;
       case MoveKind::kCopyPage: at(pages_, m.to) = at(pages_, m.from); return;
       case MoveKind::kSlotToHost: at(host_slots_, m.to) = at(slots_, m.from).state; return;
@@ -177,6 +178,7 @@ class FakeDevice {
     Slot& s = at(slots_, d.slot);
     EXPECT_EQ(s.state.size(), static_cast<size_t>(d.position));
     s.last = next_token(s.state, s.choice, vocabulary_);
+    settle(s, s.last);
     out.tokens.push_back(s.last);
     out.ends.push_back(static_cast<int32_t>(out.tokens.size()));
     out.drafted.push_back(0);

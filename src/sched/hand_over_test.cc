@@ -115,6 +115,40 @@ TEST(HandOver, LandedPromptsDrawWhatTheyWouldHaveDrawnAtHome) {
   }
 }
 
+// A slot comes with whatever ring was in it before, and with drafts the last row's page is completed by the first draw.
+TEST(HandOver, ALandedPromptBringsItsRingAndTheTokenBehindItsLastRow) {
+  SchedulerOptions o = small(16, 3);
+  o.drafts = 3;
+  o.look_ahead = 1;
+  const auto s = std::move(Scheduler::create(o).value());
+  FakeDevice device(o.memory, kVocabulary);
+  device.look_ahead();
+  device.draft(5);
+  Loop loop{*s, device, {}};
+  const RequestSpec r = request(128, 100, 10);
+  Scheduler::LandedPrompt landed;
+  landed.pages.resize(2);
+  ASSERT_TRUE(s->memory().take_pages(landed.pages));
+  ASSERT_TRUE(s->memory().slots.take({&landed.slot, 1}));
+  device.receive(landed.slot, landed.pages, 0, r.prompt);
+  const int32_t slot = landed.slot;
+  s->land(1, r, std::move(landed), loop.now);
+  ASSERT_TRUE(loop.step());
+  ASSERT_EQ(loop.cycle.before.size(), 1U);
+  EXPECT_EQ(loop.cycle.before[0].kind, MoveKind::kResetRing);
+  EXPECT_EQ(loop.cycle.before[0].to, slot);
+  std::vector<int32_t> all = r.prompt;
+  while (!s->idle()) {
+    ASSERT_TRUE(loop.step());
+    s->check_invariants();
+  }
+  for (const Event& e : s->events()) {
+    ASSERT_EQ(e.token, next_token(all, 0, kVocabulary));
+    all.push_back(e.token);
+  }
+  EXPECT_EQ(all.size(), 228U);
+}
+
 // The scheduler does not hear of it when others give memory back to its pools, and must not wait for what has come.
 TEST(HandOver, WhatOthersGiveBackLetsTheNextOneIn) {
   const auto s = std::move(Scheduler::create(small(10, 0)).value());

@@ -7,14 +7,12 @@
 #include <limits>
 
 #include "base/check.h"
+#include "cache/page_name.h"
 
 namespace baton::sched {
 namespace {
 
 Error invalid(std::string message) { return Error{Error::Kind::kInvalid, std::move(message)}; }
-
-// Salts of requests that share nothing have the highest bit.
-constexpr uint64_t kPrivate = uint64_t{1} << 63U;
 
 Status check_tokens(const std::vector<int32_t>& tokens, const char* field, int64_t vocabulary) {
   for (size_t i = 0; i < tokens.size(); ++i)
@@ -132,7 +130,7 @@ Status Scheduler::check(const RequestSpec& spec, const SchedulerOptions& o) {
   if (spec.choices < 1 || spec.choices > o.memory.slots)
     return invalid(fmt::format("choices is {}; it must be 1 to {}, the requests that run at once", spec.choices, o.memory.slots));
   if (spec.prompt_only && spec.choices != 1) return invalid(fmt::format("choices is {}; a prompt alone has one", spec.choices));
-  if ((spec.salt & kPrivate) != 0) return invalid("salt needs its highest bit to be zero");
+  if ((spec.salt & cache::kPrivateSalt) != 0) return invalid("salt needs its highest bit to be zero");
   return {};
 }
 
@@ -162,7 +160,7 @@ Request& Scheduler::add_request(RequestId id, RequestSpec spec, Time now) {
   r.id = id;
   r.spec = std::move(spec);
   r.arrival = arrivals_++;
-  r.salt = r.spec.cache_prompt ? r.spec.salt : kPrivate | r.arrival;
+  r.salt = r.spec.cache_prompt ? r.spec.salt : cache::kPrivateSalt | r.arrival;
   r.unfinished = r.present = r.spec.choices;
   const int64_t room = options_.context_tokens - r.prompt_tokens();
   const int64_t max_drawn = r.spec.prompt_only ? 1 : r.spec.max_tokens == kUnlimited ? room : std::min(room, r.spec.max_tokens);
@@ -182,7 +180,7 @@ Request& Scheduler::add_request(RequestId id, RequestSpec spec, Time now) {
 
 void Scheduler::land(RequestId id, RequestSpec spec, LandedPrompt prompt, Time now) {
   BATON_CHECK_MSG(!requests_.contains(id), "request {} was submitted twice", id);
-  BATON_CHECK(spec.choices == 1 && !spec.prompt_only && prompt.slot >= 0 && options_.look_ahead == 0);
+  BATON_CHECK(spec.choices == 1 && !spec.prompt_only && prompt.slot >= 0);
   Request& r = add_request(id, std::move(spec), now);
   BATON_CHECK(std::ssize(prompt.pages) * cache::kPageUnits >= r.prompt_tokens());
   Sequence& s = *r.choices.front();
@@ -195,7 +193,9 @@ void Scheduler::land(RequestId id, RequestSpec spec, LandedPrompt prompt, Time n
   s.cached_tokens = prompt.cached_tokens;
   s.snapshot_pages = static_cast<int32_t>(s.pages.size());
   s.state = State::kDecode;
+  s.waited = prompt.waited;
   s.has_run = s.landed = true;
+  s.reset_ring = prompt.reset_ring;
   metrics_.prompt_tokens += r.prompt_tokens();
   running_.push_back(&s);
   landed_.push_back(&s);
@@ -244,12 +244,7 @@ const RequestSpec* Scheduler::find(RequestId id) const {
   return found == requests_.end() ? nullptr : &found->second->spec;
 }
 
-uint64_t Scheduler::tree_salt(const Sequence& s) const {
-  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15U;
-  const uint64_t salt = s.request->salt;
-  if (options_.look_ahead == 0) return salt;
-  return (salt & kPrivate) | ((salt + kOdd * static_cast<uint64_t>(s.known().front())) & ~kPrivate);
-}
+uint64_t Scheduler::tree_salt(const Sequence& s) const { return cache::tree_salt(s.request->salt, s.known().front(), options_.look_ahead); }
 
 int64_t Scheduler::pages_wanted(const Sequence& s) const {
   const int64_t known = std::max(std::ssize(s.known()), s.computed);

@@ -63,8 +63,10 @@ class Scheduler {
     int32_t tree_pages = 0;
     cache::Node node = cache::kRoot;
     int64_t cached_tokens = 0;  // for its usage
+    Time waited = 0;            // likewise
+    bool reset_ring = true;     // the slot still has the replay ring of whoever had it before
   };
-  // `spec` has passed check() and has one choice. Not with look_ahead: those who bring prompts know pages by their own tokens alone.
+  // `spec` has passed check() and has one choice. Pages of the tree are known there by cache/page_name.h.
   void land(RequestId id, RequestSpec spec, LandedPrompt prompt, Time now);
 
   // Where a request that is prompt_only is, from its first event with `computed` to its end.
@@ -98,6 +100,8 @@ class Scheduler {
   std::span<const Event> events() const { return events_; }
   void clear_events() { events_.clear(); }
 
+  // Cycles that were launched before a failed one was known are still to come back: nothing enters, and what is cached will not stay.
+  bool failing() const { return memory_.completed() < failed_through_; }
   int32_t in_flight() const { return static_cast<int32_t>(planned_ - memory_.completed()); }
   bool idle() const { return requests_.empty() && in_flight() == 0; }
   // The next time at which plan() has something to do although nothing arrives: a deadline, or kNever.
@@ -203,9 +207,7 @@ class Scheduler {
   void sweep();
   void erase(Sequence& s);
 
-  // Pages are known in the tree by their tokens, and by the one behind if what they hold depends on it: then by tokens 1 ... 64 of each
-  // page, and token 0 goes into the salt. Different first tokens never give one salt the same value, nor a private salt one that is
-  // shared.
+  // By which, with the token behind its last one if what a page holds depends on it, a page is known in the tree: cache/page_name.h.
   uint64_t tree_salt(const Sequence& s) const;
   int64_t shared_prompt_pages(const Request& r) const { return (r.prompt_tokens() - options_.look_ahead) / cache::kPageUnits; }
   int64_t rows_limit(const Sequence& s) const { return s.request->prompt_tokens() + s.max_drawn - 1; }

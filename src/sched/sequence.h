@@ -38,7 +38,8 @@ struct Sequence {
   Time waiting_since = 0;
   Time waited = 0;  // until it was admitted first
   bool has_run = false;
-  bool landed = false;  // its first draw, from the hidden row in its slot, is not planned yet
+  bool landed = false;      // its first draw, from the hidden row in its slot, is not planned yet
+  bool reset_ring = false;  // its slot came with the replay ring of another
 
   std::vector<int32_t> tokens;  // prompt and what was drawn, as far as the host has seen it; empty until it is admitted first
   int64_t drawn = 0;            // tokens planned, at least; those in flight are not in `tokens` yet

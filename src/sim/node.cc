@@ -111,9 +111,15 @@ void DecodeNode::carry_out(pd::DecodeAction& action) {
     const auto spec = specs_.extract(landed->request);
     BATON_CHECK(!spec.empty());
     pd::Landing& l = landed->landing;
-    if (landed->reset_ring) device_.reset_ring(l.slot);
     scheduler_->land(landed->request, std::move(spec.mapped()),
-                     {l.slot, std::move(l.pages), l.tree_pages, l.node, int64_t{l.matched_pages} * cache::kPageUnits}, local());
+                     {.slot = l.slot,
+                      .pages = std::move(l.pages),
+                      .tree_pages = l.tree_pages,
+                      .node = l.node,
+                      .cached_tokens = int64_t{landed->reused_pages} * cache::kPageUnits,
+                      .waited = landed->waited,
+                      .reset_ring = landed->reset_ring},
+                     local());
   } else if (auto* ended = std::get_if<pd::Ended>(&action)) {
     BATON_CHECK(specs_.erase(ended->request) == 1);
     using Reason = pd::EndReason;

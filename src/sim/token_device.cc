@@ -66,6 +66,7 @@ void TokenDevice::move(const sched::Move& m) {
       snapshots_.at(to) = slots_.at(from).content;
       snapshots_.at(to).tail = 0;  // tails are no part of it
       return;
+    case MoveKind::kResetRing: slots_.at(to).recorded = false; return;
     case MoveKind::kForkSlot:
       slots_.at(from).fold();
       slots_.at(to).content = slots_.at(from).content;

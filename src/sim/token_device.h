@@ -49,7 +49,6 @@ class TokenDevice {
   const SlotContent& slot(int32_t slot) const { return slots_.at(static_cast<size_t>(slot)).content; }  // as it lies there
   // `parts`: bits of pd::slot_part.
   void write_slot(int32_t slot, const SlotContent& content, uint32_t parts);
-  void reset_ring(int32_t slot) { slots_.at(static_cast<size_t>(slot)).recorded = false; }
 
   // The first thing that was not what its sequence had been given; empty: nothing yet.
   const std::string& problem() const { return problem_; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -29,14 +30,16 @@ class Checksum {
   std::unique_ptr<XXH3_state_t, FreeState> state_;
 };
 
+bool has(const Region& region, int32_t id) { return id >= 0 && id < region.objects; }
+
 std::byte* object(const Region& region, int32_t id) {
-  BATON_CHECK_MSG(id >= 0 && id < region.objects, "object {} of a region of {}", id, region.objects);
+  BATON_CHECK_MSG(has(region, id), "object {} of a region of {}", id, region.objects);
   return region.data + int64_t{id} * region.object_bytes;
 }
 
 }  // namespace
 
-InProcess::Route InProcess::route(const Memory& from, const Memory& to) {
+Exchange::Route Exchange::route(const Memory& from, const Memory& to) {
   Route r{.page = slices(from.page_runs, to.page_runs), .slot = {}};
   for (const SlotRun& wanted : to.slot_runs)
     for (const SlotRun& has : from.slot_runs)
@@ -44,65 +47,78 @@ InProcess::Route InProcess::route(const Memory& from, const Memory& to) {
   return r;
 }
 
-Status InProcess::enter(Agent agent, Memory memory) {
-  BATON_CHECK_MSG(!agents_.contains(agent), "process {}.{} is here already", agent.instance, agent.epoch);
-  for (const auto& [other, theirs] : agents_) {
-    Route there = route(memory, theirs);
-    Route back = route(theirs, memory);
-    if (!memory.page_runs.empty() && !theirs.page_runs.empty() && there.page.empty()) {
-      leave(agent);
+Status InProcess::enter(Agent self, Memory memory) {
+  const std::lock_guard lock(exchange_.mutex_);
+  BATON_CHECK_MSG(!exchange_.here_.contains(self) && self_ == Agent{}, "process {}.{} is here already", self.instance, self.epoch);
+  std::map<std::pair<Agent, Agent>, Exchange::Route> routes;
+  for (const auto& [other, transport] : exchange_.here_) {
+    const Memory& theirs = transport->memory_;
+    Exchange::Route there = Exchange::route(memory, theirs);
+    if (!memory.page_runs.empty() && !theirs.page_runs.empty() && there.page.empty())
       return Error{Error::Kind::kInvalid,
                    fmt::format("instances {} and {} have nothing in common in their pages; start them with the same model "
                                "and cache types",
-                               agent.instance, other.instance)};
-    }
-    routes_[{agent, other}] = std::move(there);
-    routes_[{other, agent}] = std::move(back);
+                               self.instance, other.instance)};
+    routes[{self, other}] = std::move(there);
+    routes[{other, self}] = Exchange::route(theirs, memory);
   }
-  agents_.emplace(agent, std::move(memory));
+  self_ = self;
+  memory_ = std::move(memory);
+  exchange_.routes_.merge(routes);
+  exchange_.here_.emplace(self, this);
   return {};
 }
 
-void InProcess::leave(Agent agent) {
-  agents_.erase(agent);
-  std::erase_if(routes_, [agent](const auto& r) { return r.first.first == agent || r.first.second == agent; });
+void InProcess::leave() {
+  const std::lock_guard lock(exchange_.mutex_);
+  if (exchange_.here_.erase(self_) == 0) return;
+  std::erase_if(exchange_.routes_, [this](const auto& r) { return r.first.first == self_ || r.first.second == self_; });
+  posted_.clear();
 }
 
-Status InProcess::post(const Part& part) {
-  for (const Agent a : {part.from, part.to})
-    if (!agents_.contains(a))
-      return Error{Error::Kind::kNotFound,
-                   fmt::format("instance {} (epoch {}) is not here; it may have been started again", a.instance, a.epoch)};
-  BATON_CHECK(part.from_pages.size() == part.to_pages.size());
-  posted_.push_back(part);
+Status InProcess::post(Part part) {
+  const std::lock_guard lock(exchange_.mutex_);
+  const auto to = exchange_.here_.find(part.to);
+  if (to == exchange_.here_.end() || !exchange_.here_.contains(self_))
+    return Error{Error::Kind::kNotFound,
+                 fmt::format("instance {} (epoch {}) is not here; it may have been started again", part.to.instance, part.to.epoch)};
+  const Memory& theirs = to->second->memory_;
+  const bool pages = std::ranges::all_of(part.to_pages, [&theirs](int32_t page) { return has(theirs.pages, page); });
+  if (!pages || (part.to_slot >= 0 && !has(theirs.slots, part.to_slot)))
+    return Error{Error::Kind::kInvalid,
+                 fmt::format("a write for instance {} goes to pages or a slot that it does not have; it has {} and {}", part.to.instance,
+                             theirs.pages.objects, theirs.slots.objects)};
+  BATON_CHECK(part.from_pages.size() == part.to_pages.size() && std::ssize(part.notice) <= kMostNoticeBytes);
+  posted_.push_back(std::move(part));
   return {};
 }
 
 void InProcess::progress() {
-  arrivals_.clear();
   completions_.clear();
+  arrivals_.clear();
+  const std::lock_guard lock(exchange_.mutex_);
+  arrivals_.swap(incoming_);
+  metrics_.arrived += std::ssize(arrivals_);
   for (; !posted_.empty(); posted_.pop_front()) {
-    const Part& part = posted_.front();
-    if (!agents_.contains(part.from)) continue;  // nobody is there to hear of it
-    Completion done{.tag = part.tag, .from = part.from};
+    Part& part = posted_.front();
     ++metrics_.parts;
-    if (agents_.contains(part.to)) {
-      carry(part, done);
-      arrivals_.push_back({part.tag, part.from, part.to});
-    } else {
+    const auto to = exchange_.here_.find(part.to);
+    if (to == exchange_.here_.end()) {
       ++metrics_.failed;
+      completions_.push_back({.tag = part.tag});
+      continue;
     }
-    completions_.push_back(done);
+    InProcess& receiver = *to->second;
+    completions_.push_back(carry(part, receiver.memory_, exchange_.routes_.at({self_, part.to})));
+    receiver.incoming_.push_back({self_, std::move(part.notice)});
+    receiver.notify_();  // it cannot leave before the lock is free
   }
 }
 
-void InProcess::carry(const Part& part, Completion& completion) {
-  const Memory& from = agents_.at(part.from);
-  const Memory& to = agents_.at(part.to);
-  const Route& r = routes_.at({part.from, part.to});
+Completion InProcess::carry(const Part& part, const Memory& to, const Exchange::Route& r) {
   Checksum sum;
   for (size_t i = 0; i < part.from_pages.size(); ++i) {
-    const std::byte* source = object(from.pages, part.from_pages[i]);
+    const std::byte* source = object(memory_.pages, part.from_pages[i]);
     std::byte* target = object(to.pages, part.to_pages[i]);
     for (const Slice& s : r.page) {
       std::memcpy(target + s.to, source + s.from, static_cast<size_t>(s.bytes));
@@ -111,7 +127,7 @@ void InProcess::carry(const Part& part, Completion& completion) {
     }
   }
   if (part.from_slot >= 0) {
-    const std::byte* source = object(from.slots, part.from_slot);
+    const std::byte* source = object(memory_.slots, part.from_slot);
     std::byte* target = object(to.slots, part.to_slot);
     for (const auto& [s, of] : r.slot) {
       if ((of & part.slot_parts) == 0) continue;
@@ -120,18 +136,16 @@ void InProcess::carry(const Part& part, Completion& completion) {
       metrics_.slot_bytes += s.bytes;
     }
   }
-  completion.checksum = sum.value();
-  completion.ok = true;
+  return {.tag = part.tag, .ok = true, .checksum = sum.value()};
 }
 
-uint64_t InProcess::checksum(Agent agent, std::span<const int32_t> pages, int32_t slot, uint32_t slot_parts) const {
-  const Memory& m = agents_.at(agent);
+uint64_t InProcess::checksum(std::span<const int32_t> pages, int32_t slot, uint32_t slot_parts) const {
   Checksum sum;
   for (const int32_t page : pages)
-    for (const Run& run : m.page_runs) sum.add(object(m.pages, page) + run.offset, run.bytes);
+    for (const Run& run : memory_.page_runs) sum.add(object(memory_.pages, page) + run.offset, run.bytes);
   if (slot >= 0)
-    for (const SlotRun& run : m.slot_runs)
-      if ((run.part & slot_parts) != 0) sum.add(object(m.slots, slot) + run.run.offset, run.run.bytes);
+    for (const SlotRun& run : memory_.slot_runs)
+      if ((run.part & slot_parts) != 0) sum.add(object(memory_.slots, slot) + run.run.offset, run.run.bytes);
   return sum.value();
 }
 

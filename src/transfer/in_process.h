@@ -1,48 +1,63 @@
 // The transport between instances in one process: copies, by the same lists that a network card would be given.
 //
-// Threads: one at a time. progress() copies on the calling thread.
+// Threads: one at a time for an instance; those of several meet in the exchange, which has a lock. progress() copies on the calling thread.
 #pragma once
 
 #include <deque>
 #include <map>
+#include <mutex>
 
 #include "transfer/transport.h"
 
 namespace baton::transfer {
 
-struct InProcessMetrics {
-  int64_t parts = 0, failed = 0;
-  int64_t page_bytes = 0;  // that crossed
-  int64_t slot_bytes = 0;
-};
+class InProcess;
 
-class InProcess final : public Transport {
- public:
-  Status enter(Agent agent, Memory memory) override;
-  void leave(Agent agent) override;
-  Status post(const Part& part) override;
-  void progress() override;
-  std::span<const Arrival> arrivals() const override { return arrivals_; }
-  std::span<const Completion> completions() const override { return completions_; }
-  uint64_t checksum(Agent agent, std::span<const int32_t> pages, int32_t slot, uint32_t slot_parts) const override;
-
-  const InProcessMetrics& metrics() const { return metrics_; }
-
+// Where the instances of a process meet; outlives them.
+class Exchange {
  private:
-  // What one process sends another of each object.
+  friend class InProcess;
+  // What one instance sends another of each object.
   struct Route {
     std::vector<Slice> page;
     std::vector<std::pair<Slice, uint32_t>> slot;  // with the part that it belongs to
   };
   static Route route(const Memory& from, const Memory& to);
-  void carry(const Part& part, Completion& completion);
 
-  std::map<Agent, Memory> agents_;
+  std::mutex mutex_;
+  std::map<Agent, InProcess*> here_;
   std::map<std::pair<Agent, Agent>, Route> routes_;
+};
+
+class InProcess final : public Transport {
+ public:
+  explicit InProcess(Exchange& exchange) : exchange_(exchange) {}
+  ~InProcess() override { leave(); }
+  InProcess(const InProcess&) = delete;
+  InProcess& operator=(const InProcess&) = delete;
+
+  void on_event(std::function<void()> notify) override { notify_ = std::move(notify); }
+  Status enter(Agent self, Memory memory) override;
+  void leave() override;
+  Status post(Part part) override;
+  void progress() override;
+  std::span<const Arrival> arrivals() const override { return arrivals_; }
+  std::span<const Completion> completions() const override { return completions_; }
+  uint64_t checksum(std::span<const int32_t> pages, int32_t slot, uint32_t slot_parts) const override;
+  const Metrics& metrics() const override { return metrics_; }
+
+ private:
+  Completion carry(const Part& part, const Memory& to, const Exchange::Route& route);
+
+  Exchange& exchange_;
+  Agent self_;
+  Memory memory_;
+  std::function<void()> notify_ = [] {};
   std::deque<Part> posted_;
+  std::vector<Arrival> incoming_;  // under the exchange's lock
   std::vector<Arrival> arrivals_;
   std::vector<Completion> completions_;
-  InProcessMetrics metrics_;
+  Metrics metrics_;
 };
 
 }  // namespace baton::transfer

@@ -52,32 +52,45 @@ TEST(Slices, EqualLayoutsAreOneCopyAndOthersAreCut) {
   EXPECT_TRUE(slices(low, high).empty());
 }
 
+std::vector<std::byte> notice(int value) { return {std::byte{1}, static_cast<std::byte>(value)}; }
+
 TEST(InProcess, PagesAndSlotPartsArriveWithTheirChecksums) {
   Process p({{0, 0, 16, 0}, {1, 0, 8, 32}}, {{{2, 0, 16, 8}, 1}, {{3, 0, 4, 40}, 2}});
   Process d({{1, 0, 8, 0}, {0, 0, 16, 8}}, {{{3, 0, 4, 0}, 2}, {{2, 0, 16, 16}, 1}});
   p.fill();
-  InProcess t;
-  ASSERT_TRUE(t.enter(kFirst, p.memory()).ok());
-  ASSERT_TRUE(t.enter(kSecond, d.memory()).ok());
-  ASSERT_TRUE(t.post({.from = kFirst, .to = kSecond, .from_pages = {5, 2}, .to_pages = {0, 7}, .tag = 11}).ok());
-  ASSERT_TRUE(t.post({.from = kFirst, .to = kSecond, .from_slot = 3, .to_slot = 1, .slot_parts = 1, .tag = 12}).ok());
-  t.progress();
-  ASSERT_EQ(t.completions().size(), 2U);
-  ASSERT_EQ(t.arrivals().size(), 2U);
-  EXPECT_EQ(t.arrivals()[1].tag, 12U);
-  EXPECT_TRUE(t.completions()[0].ok);
-  EXPECT_EQ(t.completions()[0].checksum, t.checksum(kSecond, std::vector{0, 7}, -1, 0));
-  EXPECT_NE(t.completions()[0].checksum, t.checksum(kSecond, std::vector{7, 0}, -1, 0));
-  EXPECT_EQ(t.completions()[1].checksum, t.checksum(kSecond, {}, 1, 1));
+  Exchange exchange;
+  InProcess from(exchange), to(exchange);
+  int told = 0;
+  to.on_event([&told] { ++told; });
+  ASSERT_TRUE(from.enter(kFirst, p.memory()).ok());
+  ASSERT_TRUE(to.enter(kSecond, d.memory()).ok());
+  ASSERT_TRUE(from.post({.to = kSecond, .from_pages = {5, 2}, .to_pages = {0, 7}, .tag = 11, .notice = notice(1)}).ok());
+  ASSERT_TRUE(from.post({.to = kSecond, .from_slot = 3, .to_slot = 1, .slot_parts = 1, .tag = 12, .notice = notice(2)}).ok());
+  to.progress();
+  EXPECT_TRUE(to.arrivals().empty());
+  from.progress();
+  EXPECT_EQ(told, 2);
+  to.progress();
+  ASSERT_EQ(from.completions().size(), 2U);
+  ASSERT_EQ(to.arrivals().size(), 2U);
+  EXPECT_TRUE(from.arrivals().empty() && to.completions().empty());
+  EXPECT_EQ(to.arrivals()[0].from, kFirst);
+  EXPECT_EQ(to.arrivals()[1].notice, notice(2));
+  EXPECT_EQ(from.completions()[1].tag, 12U);
+  EXPECT_TRUE(from.completions()[0].ok);
+  EXPECT_EQ(from.completions()[0].checksum, to.checksum(std::vector{0, 7}, -1, 0));
+  EXPECT_NE(from.completions()[0].checksum, to.checksum(std::vector{7, 0}, -1, 0));
+  EXPECT_EQ(from.completions()[1].checksum, to.checksum({}, 1, 1));
   EXPECT_EQ(d.pages[8], Process::content(5, 0, 0));
   EXPECT_EQ(d.pages[7 * 64], Process::content(2, 1, 0));
   EXPECT_EQ(d.slots[64 + 16], Process::content(3, 2, 0));
   EXPECT_EQ(d.slots[64], std::byte{0xEE}) << "a part that was not asked for";
   EXPECT_EQ(d.pages[64], std::byte{0xEE}) << "a page that nobody wrote";
   d.pages[9] ^= std::byte{1};
-  EXPECT_NE(t.completions()[0].checksum, t.checksum(kSecond, std::vector{0, 7}, -1, 0));
-  EXPECT_EQ(t.metrics().page_bytes, 48);
-  EXPECT_EQ(t.metrics().slot_bytes, 16);
+  EXPECT_NE(from.completions()[0].checksum, to.checksum(std::vector{0, 7}, -1, 0));
+  EXPECT_EQ(from.metrics().page_bytes, 48);
+  EXPECT_EQ(from.metrics().slot_bytes, 16);
+  EXPECT_EQ(to.metrics().arrived, 2);
 }
 
 TEST(InProcess, SendersOfOtherLayoutsMakeUpTheWhole) {
@@ -89,34 +102,36 @@ TEST(InProcess, SendersOfOtherLayoutsMakeUpTheWhole) {
     Process low({{0, 0, cut, 5}}), high({{0, cut, 32 - cut, 1}}), whole({{0, 0, 32, 16}});
     low.fill();
     high.fill();
-    InProcess t;
-    ASSERT_TRUE(t.enter(kThird, whole.memory()).ok());
-    ASSERT_TRUE(t.enter(kFirst, low.memory()).ok());
-    for (const Agent from : {kFirst}) ASSERT_TRUE(t.post({.from = from, .to = kThird, .from_pages = {4}, .to_pages = {4}}).ok());
-    t.progress();
-    t.leave(kFirst);
-    ASSERT_TRUE(t.enter(kSecond, high.memory()).ok());
-    ASSERT_TRUE(t.post({.from = kSecond, .to = kThird, .from_pages = {4}, .to_pages = {4}}).ok());
-    t.progress();
+    Exchange exchange;
+    InProcess receiver(exchange);
+    ASSERT_TRUE(receiver.enter(kThird, whole.memory()).ok());
+    for (auto [agent, memory] : {std::pair(kFirst, low.memory()), std::pair(kSecond, high.memory())}) {
+      InProcess sender(exchange);
+      ASSERT_TRUE(sender.enter(agent, memory).ok());
+      ASSERT_TRUE(sender.post({.to = kThird, .from_pages = {4}, .to_pages = {4}}).ok());
+      sender.progress();
+    }
     for (int64_t b = 0; b < 32; ++b) ASSERT_EQ(whole.pages[static_cast<size_t>(4 * 64 + 16 + b)], Process::content(4, 0, b)) << cut;
   }
 }
 
-TEST(InProcess, WhoHasLeftGetsNothing) {
+TEST(InProcess, WhoHasLeftGetsNothingAndNobodyWritesElsewhere) {
   Process a({{0, 0, 16, 0}}), b({{0, 0, 16, 0}}), c({{9, 0, 16, 0}});
   a.fill();
-  InProcess t;
-  ASSERT_TRUE(t.enter(kFirst, a.memory()).ok());
-  ASSERT_TRUE(t.enter(kSecond, b.memory()).ok());
-  ASSERT_TRUE(t.post({.from = kFirst, .to = kSecond, .from_pages = {0}, .to_pages = {0}, .tag = 3}).ok());
-  t.leave(kSecond);
-  t.progress();
-  ASSERT_EQ(t.completions().size(), 1U);
-  EXPECT_FALSE(t.completions()[0].ok);
-  EXPECT_TRUE(t.arrivals().empty());
+  Exchange exchange;
+  InProcess from(exchange), to(exchange), other(exchange);
+  ASSERT_TRUE(from.enter(kFirst, a.memory()).ok());
+  ASSERT_TRUE(to.enter(kSecond, b.memory()).ok());
+  EXPECT_NE(from.post({.to = kSecond, .from_pages = {0}, .to_pages = {8}}).error().message.find("it has 8 and 4"), std::string::npos);
+  EXPECT_FALSE(from.post({.to = kSecond, .from_slot = 0, .to_slot = 4}).ok());
+  ASSERT_TRUE(from.post({.to = kSecond, .from_pages = {0}, .to_pages = {0}, .tag = 3}).ok());
+  to.leave();
+  from.progress();
+  ASSERT_EQ(from.completions().size(), 1U);
+  EXPECT_FALSE(from.completions()[0].ok);
   EXPECT_EQ(b.pages[0], std::byte{0xEE});
-  EXPECT_NE(t.post({.from = kFirst, .to = kSecond}).error().message.find("instance 2 (epoch 1) is not here"), std::string::npos);
-  EXPECT_NE(t.enter(kThird, c.memory()).error().message.find("have nothing in common"), std::string::npos);
+  EXPECT_NE(from.post({.to = kSecond}).error().message.find("instance 2 (epoch 1) is not here"), std::string::npos);
+  EXPECT_NE(other.enter(kThird, c.memory()).error().message.find("have nothing in common"), std::string::npos);
 }
 
 }  // namespace

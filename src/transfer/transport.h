@@ -1,15 +1,19 @@
 // Writing into another process's memory: pages and slots that both have registered, one part at a time, each part with a checksum.
 //
-// A process enters with its memory and how that is laid out. A part is a list of pages, or a slot; it is posted, crosses, and is over: the
-// sender hears so, the receiver gets the part's tag behind its bytes. Parts are counted, not ordered: they may overtake each other.
+// A transport is one process's end. It enters with the process's memory and how that is laid out. A part is a list of pages, or a slot; it
+// is posted, crosses, and is over: the sender hears so, the receiver gets the part's notice behind its bytes. Parts are counted, not
+// ordered: they may overtake each other.
 //
 // Whoever posts keeps the source as it is until the part is over. Whoever receives knows from its own protocol which parts may still come;
 // what a process that has left was sent goes nowhere, and its sender hears of a failure.
+//
+// Threads: one at a time for a transport; only what on_event() is given is called from others.
 #pragma once
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -46,47 +50,60 @@ struct Memory {
 };
 
 struct Part {
-  Agent from;
   Agent to;
   std::vector<int32_t> from_pages = {};
   std::vector<int32_t> to_pages = {};  // as many
   int32_t from_slot = -1;              // -1: no slot
   int32_t to_slot = -1;
   uint32_t slot_parts = 0;
-  uint64_t tag = 0;  // the caller's; comes back with what follows from the part
+  uint64_t tag = 0;                    // the caller's; comes back when the part is over
+  std::vector<std::byte> notice = {};  // for the receiver: at most kMostNoticeBytes
 };
+inline constexpr int64_t kMostNoticeBytes = 256;
 
 // The part is over, as its sender hears it.
 struct Completion {
   uint64_t tag = 0;
-  Agent from;
   bool ok = false;        // everything is there
   uint64_t checksum = 0;  // of what was sent
 };
 // The part is there, as its receiver hears it.
 struct Arrival {
-  uint64_t tag = 0;
   Agent from;
-  Agent to;
+  std::vector<std::byte> notice;
+};
+
+// Since it entered.
+struct Metrics {
+  int64_t parts = 0, failed = 0;  // posted parts that are over
+  int64_t page_bytes = 0;         // that it sent
+  int64_t slot_bytes = 0;
+  int64_t arrived = 0;  // parts
 };
 
 class Transport {
  public:
   virtual ~Transport() = default;
 
-  // kInvalid: the layouts of two processes have nothing in common. Memory outlives the process's stay.
-  virtual Status enter(Agent agent, Memory memory) = 0;
-  virtual void leave(Agent agent) = 0;
+  // Called, from any thread, when progress() has something to tell that came from outside. Set before enter().
+  virtual void on_event(std::function<void()> notify) = 0;
 
-  // kNotFound: one of the two is not here. Ids that the regions do not have are a defect.
-  virtual Status post(const Part& part) = 0;
-  // Moves on what was posted. What came of it is in arrivals() and completions() until the next call.
+  // Once. kInvalid: the layouts of two processes have nothing in common. Memory outlives the stay.
+  virtual Status enter(Agent self, Memory memory) = 0;
+  // Nothing is written into its memory any more, nor read from it.
+  virtual void leave() = 0;
+
+  // kNotFound: the receiver is not here. kInvalid: it has no such pages or slot. Own ids that are not there are a defect.
+  virtual Status post(Part part) = 0;
+  // Moves on what was posted. What came of it, and from others, is in arrivals() and completions() until the next call.
   virtual void progress() = 0;
   virtual std::span<const Arrival> arrivals() const = 0;
   virtual std::span<const Completion> completions() const = 0;
 
-  // Of what lies in the receiver's memory, the same number as the sender's if it is the same: pages in order, or a slot's parts.
-  virtual uint64_t checksum(Agent agent, std::span<const int32_t> pages, int32_t slot, uint32_t slot_parts) const = 0;
+  // Of what lies in the own memory, the same number as the sender's if it is the same: pages in order, or a slot's parts.
+  virtual uint64_t checksum(std::span<const int32_t> pages, int32_t slot, uint32_t slot_parts) const = 0;
+
+  virtual const Metrics& metrics() const = 0;
 };
 
 }  // namespace baton::transfer
