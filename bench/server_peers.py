@@ -6,7 +6,7 @@
 The checkpoint is that of cpu_peers.py (random BF16 weights). Prompts are token ids for /v1/completions, so that neither tokenizers nor chat
 templates make a difference; answers are greedy, streamed, and of a fixed length (`ignore_eos`). Each client asks one thing after the other;
 what prompts share has been asked before, as a system prompt has.
-Both get the same number of threads and as many places as there are clients. Figures are medians of the rounds.
+Both get the same number of threads, one to a core, and as many places as there are clients. Figures are medians of the rounds.
 """
 import argparse
 import http.client
@@ -43,6 +43,14 @@ class Server:
     def processor_seconds(self):
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def pin(self, threads):
+        """The threads that compute, one to a core: on a busy machine two that wait for each other may otherwise end up on one."""
+        def busy(task):
+            return int((task / "schedstat").read_text().split()[0])
+        tasks = sorted(pathlib.Path(f"/proc/{self.process.pid}/task").iterdir(), key=busy)
+        for core, task in enumerate(tasks[-threads:]):
+            os.sched_setaffinity(int(task.name), {sorted(os.sched_getaffinity(0))[core]})
 
     def stop(self):
         self.process.terminate()
@@ -145,6 +153,8 @@ def main():
                 for name, command in commands(a, model, gguf, clients):
                     server = Server(name, command, a.port, os.path.join(work, "log"))
                     try:
+                        load(server, 1, 1, 32, 2, 0, seed=98)
+                        server.pin(a.threads)
                         load(server, 1, 4, a.prompt, 8, a.share, seed=99)  # warm; what is shared is known then
                         samples.setdefault(name, []).append(load(server, clients, a.requests, a.prompt, a.answer, a.share, seed=round_))
                     finally:

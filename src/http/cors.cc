@@ -9,6 +9,15 @@ bool Cors::allows(std::string_view origin) const {
          std::any_of(origins_.begin(), origins_.end(), [&](const std::string& o) { return o == "*" || equal_names(o, origin); });
 }
 
+bool Cors::is_foreign(const Request& request) const {
+  const std::string_view origin = request.header("Origin");
+  if (origin.empty() || allows(origin)) return false;
+  // First, since a proxy may have changed Host. Not sent to servers that are neither on this machine nor behind https.
+  if (const std::string_view site = request.header("Sec-Fetch-Site"); !site.empty()) return site != "same-origin" && site != "none";
+  const size_t scheme = origin.find("://");
+  return scheme == std::string_view::npos || !equal_names(origin.substr(scheme + 3), request.header("Host"));
+}
+
 void Cors::decorate(const Request& request, HeaderList& headers) const {
   if (origins_.empty()) return;
   // Caches must not hand the permission of one origin to another.

@@ -18,6 +18,9 @@ class Cors {
   bool allows(std::string_view origin) const;
   // Adds to an answer what lets the page of `request` read it.
   void decorate(const Request& request, HeaderList& headers) const;
+  // Whether a page of an origin that is not allowed sends this. Browsers let it, without asking first, where it looks like a form; they
+  // only keep the answer from it. The server's own pages are known by what the browser says, or by the name in Host.
+  bool is_foreign(const Request& request) const;
   // A browser's question before the true request: OPTIONS with Origin and Access-Control-Request-Method.
   static bool is_preflight(const Request& request);
   // Its answer, 204; without permission in it if the origin is not allowed.

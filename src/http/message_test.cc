@@ -58,6 +58,24 @@ TEST(Cors, NamesTheOriginItAllows) {
   EXPECT_NE(decorated(Cors({"*"}), from("https://x")).find("Allow-Origin=https://x"), std::string::npos);
 }
 
+TEST(Cors, KnowsWhatForeignPagesSend) {
+  const auto foreign = [](const std::string& origin, const std::string& host, const std::string& site = {}) {
+    Request r = from(origin);
+    r.headers.emplace_back("Host", host);
+    if (!site.empty()) r.headers.emplace_back("Sec-Fetch-Site", site);
+    return Cors({"https://a"}).is_foreign(r);
+  };
+  EXPECT_FALSE(Cors().is_foreign(Request{}));
+  EXPECT_FALSE(foreign("https://a", "here:8000", "cross-site"));
+  EXPECT_FALSE(foreign("http://here:8000", "Here:8000"));
+  EXPECT_FALSE(foreign("https://front", "behind:8000", "same-origin"));
+  EXPECT_TRUE(foreign("http://here:8000", "here:8000", "cross-site"));
+  EXPECT_TRUE(foreign("http://here:8001", "here:8000", "same-site"));
+  EXPECT_TRUE(foreign("http://here:8001", "here:8000"));
+  EXPECT_TRUE(foreign("null", "here:8000"));
+  EXPECT_TRUE(foreign("https://b", "here:8000"));
+}
+
 TEST(Cors, Preflight) {
   const Cors cors({"https://a"});
   Request asks = from("https://a", "OPTIONS");

@@ -147,6 +147,7 @@ bool Server::authorise(Call& call, int access) {
   const auto tenant = key.empty() ? std::nullopt : keys_->find(key);
   if (!tenant) {
     metrics().refused.add(Refused::kUnauthorized);
+    call.add_header("www-authenticate", "Bearer");
     call.fail(ApiError::unauthorized(key.empty() ? "A key is needed: Authorization: Bearer KEY." : "This key is not known here."));
     return false;
   }
@@ -181,12 +182,12 @@ void Server::handle(std::shared_ptr<http::Exchange> exchange) {
   const http::Request& request = exchange->request();
   if (http::Cors::is_preflight(request)) return exchange->respond(cors_.preflight(request));
   const Route* route = nullptr;
-  bool path_known = false;
+  std::string methods;  // of this path
   for (const Route& r : all_routes()) {
     const bool folder = r.path.size() > 1 && r.path.ends_with('/');
     const bool matches = folder ? request.path.starts_with(r.path) && request.path.size() > r.path.size() : r.path == request.path;
     if (!matches) continue;
-    path_known = true;
+    methods += fmt::format("{}{}", methods.empty() ? "" : ", ", r.method == "GET" ? "GET, HEAD" : r.method);
     if (r.method == request.method || (request.method == "HEAD" && r.method == "GET")) route = &r;
   }
   const uint64_t n = calls_.fetch_add(1, std::memory_order_relaxed);
@@ -196,14 +197,22 @@ void Server::handle(std::shared_ptr<http::Exchange> exchange) {
   auto call = std::make_shared<Call>(around, std::move(exchange), uint64_t{block[0]} << 32 | block[1], uint64_t{block[2]} << 32 | block[3]);
   if (route == nullptr) {
     metrics().refused.add(Refused::kNotFound);
-    if (path_known)
-      return call->fail(ApiError::method_not_allowed(fmt::format("{} does not take {}.", call->request().path, call->request().method)));
-    return call->fail(ApiError::not_found("There is no such endpoint here."));
+    if (methods.empty()) return call->fail(ApiError::not_found("There is no such endpoint here."));
+    call->add_header("allow", methods);
+    return call->fail(ApiError::method_not_allowed(fmt::format("{} does not take {}.", call->request().path, call->request().method)));
   }
   call->endpoint = route->path;
   call->dialect = route->dialect;
   if (!authorise(*call, static_cast<int>(route->access))) return;
   if (route->method == "POST") {
+    if (cors_.is_foreign(call->request())) {
+      metrics().refused.add(Refused::kUnauthorized);
+      return call->fail({.status = 403,
+                         .type = "permission_error",
+                         .code = "forbidden",
+                         .message = fmt::format("Pages of {} may not use this server; --allowed-origins names those that may.",
+                                                call->request().header("origin"))});
+    }
     if (draining_) {
       metrics().refused.add(Refused::kDraining);
       return call->fail(ApiError::overloaded("The server is ending; send the request elsewhere."));

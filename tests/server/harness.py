@@ -77,7 +77,7 @@ class Server:
         text = urllib.request.urlopen(self.url + "/metrics", timeout=10).read().decode()
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line and not line.startswith("#")}
 
-    def requests(self, least=1, seconds=5):
+    def requests(self, least=1, seconds=30):
         """What was logged of requests, once there are so many."""
         deadline = time.monotonic() + seconds
         while True:
@@ -104,7 +104,7 @@ class Server:
 
 
 class PatientTest(unittest.TestCase):
-    def wait_for(self, condition, what, seconds=10):
+    def wait_for(self, condition, what, seconds=30):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if condition():
@@ -132,7 +132,7 @@ class ServerTest(PatientTest):
         if code != 0:
             raise AssertionError(f"the server ended with {code}: {cls.server.log[-5:]}")
 
-    def wait_until_idle(self, seconds=10):
+    def wait_until_idle(self, seconds=30):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             m = self.server.metrics()
