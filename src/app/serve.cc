@@ -47,6 +47,8 @@ Result<engine::LocalOptions> engine_options(const server::Settings& s, const mod
   BATON_ASSIGN(engine::LocalOptions o, flags.local_options(checkpoint));
   o.context_tokens = s.context_tokens;
   o.running = static_cast<int32_t>(s.running);
+  // On a CPU rows are dear and states are small: a page is worth one, where short system prompts end.
+  o.snapshot_tokens = 64;
   // The service turns away what is too much; the engine never has to.
   o.max_waiting = std::numeric_limits<int32_t>::max();
   o.max_mail = std::numeric_limits<int32_t>::max();

@@ -28,6 +28,16 @@ class Model(harness.ServerTest):
         self.assertGreater(again.prompt_tokens_details.cached_tokens, 64)
         self.assertLess(again.prompt_tokens_details.cached_tokens, again.prompt_tokens)
 
+    def test_a_short_system_prompt_is_cached(self):
+        # 90 tokens in common: one page. The second request shows where the two part, and leaves a state there for the third.
+        cached = []
+        for tail in ("first " * 15, "other " * 15, "third " * 15):
+            messages = [{"role": "system", "content": "a system prompt of ours, " * 3}, {"role": "user", "content": tail}]
+            answer = self.client.chat.completions.create(model=self.model, messages=messages, max_completion_tokens=2)
+            cached.append(answer.usage.prompt_tokens_details.cached_tokens)
+        self.assertEqual(cached[0], 0)
+        self.assertGreaterEqual(cached[2], 64)
+
     def test_logprobs_are_those_of_the_draw(self):
         answer = self.say("hello", temperature=0, max_completion_tokens=8, logprobs=True, top_logprobs=20)
         entries = answer.choices[0].logprobs.content
