@@ -12,7 +12,7 @@ RANKS = {
     "tensor": 1, "text": 1, "http": 1, "evaluate": 1,
     "ops": 2, "comm": 2, "api": 2,
     "model": 3, "cache": 3, "speculate": 3,
-    "plan": 4, "sched": 4, "pd": 4, "transfer": 4,
+    "plan": 4, "meter": 4, "sched": 4, "pd": 4, "transfer": 4,
     "engine": 5,
     "server": 6, "router": 6,
     "sim": 7,

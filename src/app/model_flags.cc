@@ -23,12 +23,7 @@ DType natural_type(const model::Checkpoint& checkpoint) {
 
 }  // namespace
 
-void ModelFlags::add_to(CLI::App& c) {
-  constexpr int64_t kMost = int64_t{1} << 50;
-  c.add_option("--chunk", prefill_tokens,
-               "Prompt tokens per launch, of all prompts together; with --state-dtype float32 results do not depend on it")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
+void ModelFlags::add_numerics_to(CLI::App& c) {
   c.add_option("--device", device, "Where the model runs: this machine's processor, or its first CUDA device")
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "cuda"}));
@@ -50,6 +45,15 @@ void ModelFlags::add_to(CLI::App& c) {
       ->check(CLI::IsMember({"none", "fp8"}));
   c.add_option("--kda", kda, "Form of KDA prefill")->capture_default_str()->check(CLI::IsMember({"recurrent", "chunked"}));
   c.add_option("--attention", attention, "Form of sparse attention")->capture_default_str()->check(CLI::IsMember({"absorbed", "expanded"}));
+}
+
+void ModelFlags::add_to(CLI::App& c) {
+  constexpr int64_t kMost = int64_t{1} << 50;
+  c.add_option("--chunk", prefill_tokens,
+               "Prompt tokens per launch, of all prompts together; with --state-dtype float32 results do not depend on it")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  add_numerics_to(c);
   c.add_option("--memory", memory_bytes, "Bytes that weights and caches may take (default: nine tenths of what is available)")
       ->check(CLI::Range(int64_t{1}, kMost));
   c.add_option("--pool-tokens", pool_tokens,

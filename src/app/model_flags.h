@@ -28,6 +28,8 @@ struct ModelFlags {
   engine::Speculation speculation;
 
   void add_to(CLI::App& command);
+  // Only where the model runs and in which types.
+  void add_numerics_to(CLI::App& command);
   // Without context_tokens and running, which each command knows best.
   Result<engine::LocalOptions> local_options(const model::Checkpoint& checkpoint) const;
 };

@@ -18,6 +18,8 @@ class Checkpoint {
  public:
   // Maps all shards and validates everything before returning; see TensorSet::open. Vision tensors (model.visual.*) are skipped.
   static Result<Checkpoint> open(const std::filesystem::path& dir);
+  // Of tensors that are already there, under their released names (random_checkpoint.h).
+  Checkpoint(Config config, TensorSet set) : config_(std::move(config)), set_(std::move(set)) {}
 
   const Config& config() const { return config_; }
   const std::filesystem::path& dir() const { return set_.dir(); }
@@ -34,6 +36,8 @@ class Checkpoint {
   static void drop_pages(const std::byte* data, int64_t bytes) { TensorSet::drop_pages(data, bytes); }
 
  private:
+  Checkpoint() = default;
+
   Config config_;
   TensorSet set_;
 };

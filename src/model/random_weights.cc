@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "ops/weight.h"
 
 namespace baton::model {
 namespace {
@@ -146,6 +147,25 @@ void RandomTensor::fill(int64_t first, std::span<float> out) const {
     }
     first += static_cast<int64_t>(count);
     out = out.subspan(count);
+  }
+}
+
+void RandomTensor::fill_quantised(int64_t row, int64_t rows, int64_t k, std::span<e4m3> codes, std::span<float> scales) const {
+  constexpr int64_t kBlock = ops::kScaleBlock;
+  std::array<float, kBlock * kBlock> block;
+  for (int64_t column = 0; column < k; column += kBlock) {
+    const int64_t columns = std::min(kBlock, k - column);
+    float largest = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      const std::span<float> line(block.data() + r * kBlock, static_cast<size_t>(columns));
+      fill((row + r) * k + column, line);
+      for (const float x : line) largest = std::max(largest, std::fabs(x));
+    }
+    const float scale = largest > 0 ? largest / kE4m3Max : 1.0F;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c)
+        codes[static_cast<size_t>(r * k + column + c)] = to_e4m3(block[static_cast<size_t>(r * kBlock + c)] / scale);
+    scales[static_cast<size_t>(column / kBlock)] = scale;
   }
 }
 

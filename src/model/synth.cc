@@ -1,9 +1,7 @@
 #include "model/synth.h"
 
 #include <algorithm>
-#include <array>
 #include <boost/json/array.hpp>
-#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -109,7 +107,7 @@ class Writer {
     }
   }
 
-  // Block by block, one row of blocks at a time. The scale lets the largest value of a block take the largest code.
+  // One row of blocks at a time.
   void write_quantised(size_t i, const RandomTensor& random) {
     constexpr int64_t kBlock = ops::kScaleBlock;
     const StoredTensor& t = tensors_[i];
@@ -117,23 +115,9 @@ class Writer {
     const int64_t k = t.shape[1];
     std::vector<e4m3> codes(static_cast<size_t>(std::min(kBlock, n) * k));
     std::vector<float> scales(static_cast<size_t>((k + kBlock - 1) / kBlock));
-    std::array<float, kBlock * kBlock> block;
     for (int64_t row = 0; row < n && !stopped(); row += kBlock) {
       const int64_t rows = std::min(kBlock, n - row);
-      for (int64_t column = 0; column < k; column += kBlock) {
-        const int64_t columns = std::min(kBlock, k - column);
-        float largest = 0;
-        for (int64_t r = 0; r < rows; ++r) {
-          const std::span<float> line(block.data() + r * kBlock, static_cast<size_t>(columns));
-          random.fill((row + r) * k + column, line);
-          for (const float x : line) largest = std::max(largest, std::fabs(x));
-        }
-        const float scale = largest > 0 ? largest / kE4m3Max : 1.0F;
-        for (int64_t r = 0; r < rows; ++r)
-          for (int64_t c = 0; c < columns; ++c)
-            codes[static_cast<size_t>(r * k + column + c)] = to_e4m3(block[static_cast<size_t>(r * kBlock + c)] / scale);
-        scales[static_cast<size_t>(column / kBlock)] = scale;
-      }
+      random.fill_quantised(row, rows, k, codes, scales);
       put(i, row * k, std::as_bytes(std::span(codes).first(static_cast<size_t>(rows * k))));
       put(i + 1, row / kBlock * static_cast<int64_t>(scales.size()) * 4, std::as_bytes(std::span(scales)));
     }

@@ -162,6 +162,16 @@ Result<TensorSet> TensorSet::open(const std::filesystem::path& dir, const std::v
   return set;
 }
 
+TensorSet TensorSet::of_memory(std::string name, std::vector<TensorEntry> tensors, MappedFile memory) {
+  TensorSet set;
+  set.dir_ = std::move(name);
+  set.tensors_ = std::move(tensors);
+  std::sort(set.tensors_.begin(), set.tensors_.end(), [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
+  for (size_t i = 0; i < set.tensors_.size(); ++i) set.index_.emplace(set.tensors_[i].name, i);
+  set.files_.push_back(std::move(memory));
+  return set;
+}
+
 const TensorEntry* TensorSet::find(std::string_view name) const {
   const auto it = index_.find(name);
   return it == index_.end() ? nullptr : &tensors_[it->second];

@@ -55,6 +55,10 @@ class TensorSet {
   // scales are reported together in one error.
   static Result<TensorSet> open(const std::filesystem::path& dir, const std::vector<TensorSpec>& specs, const TensorNaming& naming);
 
+  // Of tensors that point into `memory`, several perhaps at the same bytes; nothing is validated. `name` takes the folder's place in
+  // messages.
+  static TensorSet of_memory(std::string name, std::vector<TensorEntry> tensors, MappedFile memory);
+
   const std::filesystem::path& dir() const { return dir_; }
   const TensorEntry* find(std::string_view name) const;                 // nullptr if absent
   const TensorEntry* scale_of(std::string_view name) const;             // of an FP8 matrix, or nullptr

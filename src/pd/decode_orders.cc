@@ -64,7 +64,7 @@ void DecodeEnd::device_failed(Time now) {
       abandon(o, OrderState::kFailed, now);
       if (o.state == OrderState::kNone) continue;
     }
-    if (!planted(Bug::kMatchKeptOnFailure)) zone_.forget_match(o.landing);
+    zone_.forget_match(o.landing);
   }
 }
 

@@ -1,6 +1,8 @@
 // The CUDA backend: one stream, device memory, weights row-major as they come.
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "ops/cuda/open.h"
 #include "ops/cuda/plain/register.h"
 #include "ops/cuda/register.h"
@@ -76,7 +78,37 @@ class CudaBackend final : public ops::Backend {
   ops::OpTable table_;
 };
 
+class EventTimeline final : public ops::Timeline {
+ public:
+  EventTimeline(cudaStream_t stream, size_t points) : stream_(stream), events_(points) {
+    for (cudaEvent_t& e : events_) check(cudaEventCreate(&e), "event");
+  }
+  ~EventTimeline() override {
+    for (cudaEvent_t e : events_) cudaEventDestroy(e);
+  }
+  void mark(size_t i) override { check(cudaEventRecord(events_[i], stream_), "event"); }
+  std::vector<double> seconds(size_t count) override {
+    if (count == 0) return {};
+    check(cudaEventSynchronize(events_[count - 1]), "waiting for an event");
+    std::vector<double> out;
+    for (size_t i = 1; i < count; ++i) {
+      float ms = 0;
+      check(cudaEventElapsedTime(&ms, events_[i - 1], events_[i]), "time between events");
+      out.push_back(static_cast<double>(ms) * 1e-3);
+    }
+    return out;
+  }
+
+ private:
+  cudaStream_t stream_;
+  std::vector<cudaEvent_t> events_;
+};
+
 }  // namespace
+
+std::unique_ptr<ops::Timeline> make_timeline(ops::Backend& backend, size_t points) {
+  return std::make_unique<EventTimeline>(stream_of(backend.executor()).handle, points);
+}
 
 Result<OpenedDevice> open_device(const DeviceOptions& options) {
   const auto failed = [](const char* what, cudaError_t e) {

@@ -7,4 +7,6 @@ Result<OpenedDevice> open_device(const DeviceOptions&) {
   return Error{Error::Kind::kUnsupported, "this build has no CUDA backend; build with `make cuda` where a CUDA toolkit is, or use the CPU"};
 }
 
+std::unique_ptr<ops::Timeline> make_timeline(ops::Backend&, size_t) { return nullptr; }  // nobody has such a backend
+
 }  // namespace baton::cuda

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "ops/op_table.h"
+#include "ops/timeline.h"
 
 namespace baton::cuda {
 
@@ -24,5 +25,8 @@ struct OpenedDevice {
 
 // The first device. Its backend is for one thread at a time, but for store_weight() and copies while weights are loaded.
 Result<OpenedDevice> open_device(const DeviceOptions& options);
+
+// Points in the order of work of a backend that open_device() made, which outlives them.
+std::unique_ptr<ops::Timeline> make_timeline(ops::Backend& backend, size_t points);
 
 }  // namespace baton::cuda
