@@ -6,37 +6,15 @@
 #include <ctime>
 
 #include "base/log.h"
+#include "http/request_ids.h"
 
 namespace baton::server {
-namespace {
-
-constexpr size_t kMostIdBytes = 128;
-
-bool is_id(std::string_view text) {
-  return !text.empty() && text.size() <= kMostIdBytes && std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7F; });
-}
-
-bool is_hex(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
-
-// W3C trace context, version 00: 00-<32 hex>-<16 hex>-<2 hex>. The same trace, and this server's own span.
-std::string traceparent_of(std::string_view given, std::string_view number) {
-  const bool valid = given.size() == 55 && given.starts_with("00-") && given[35] == '-' && given[52] == '-' &&
-                     is_hex(given.substr(3, 32)) && is_hex(given.substr(36, 16)) && is_hex(given.substr(53, 2)) &&
-                     given.substr(3, 32).find_first_not_of('0') != std::string_view::npos;
-  if (!valid) return {};
-  return fmt::format("{}{}{}", given.substr(0, 36), number.substr(0, 16), given.substr(52));
-}
-
-}  // namespace
 
 Call::Call(const Surroundings& around, std::shared_ptr<http::Exchange> exchange, uint64_t number_high, uint64_t number_low)
     : around_(around), exchange_(std::move(exchange)), number_(fmt::format("{:016x}{:016x}", number_high, number_low)),
       created_(static_cast<int64_t>(std::time(nullptr))) {
-  const std::string_view given = request().header("x-request-id");
-  id_ = is_id(given) ? std::string(given) : "req-" + number_;
-  traceparent_ = traceparent_of(request().header("traceparent"), number_);
+  id_ = http::request_id(request(), number_);
+  traceparent_ = http::next_traceparent(request(), number_);
 }
 
 void Call::watch() {
