@@ -74,6 +74,7 @@ test: | build_folder
 docs: | build_folder
 	@$(BATON) config page >docs/settings.md
 	@$(BATON) config metrics >docs/metrics.md
+	@$(BATON) config router >docs/router-reference.md
 	@python3 deploy/grafana/make_dashboard.py
 
 browser: | build_folder

@@ -20,10 +20,12 @@ void add_generate(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_render(CLI::App& app, int& exit_code);
+void add_router(CLI::App& app, int& exit_code);
 void add_serve(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
 void add_synth(CLI::App& app, int& exit_code);
 void add_tokenize(CLI::App& app, int& exit_code);
+void add_up(CLI::App& app, int& exit_code);
 
 // The exit code of a command that ended with `status`; says what went wrong.
 int finish(const Status& status);

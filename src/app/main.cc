@@ -35,10 +35,12 @@ int run(int argc, char** argv) {
   add_config(app, exit_code);
   add_plan(app, exit_code);
   add_render(app, exit_code);
+  add_router(app, exit_code);
   add_serve(app, exit_code);
   add_simulate(app, exit_code);
   add_synth(app, exit_code);
   add_tokenize(app, exit_code);
+  add_up(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -10,6 +10,7 @@
 #include "app/setting_flags.h"
 #include "base/log.h"
 #include "engine/local_engine.h"
+#include "router/settings.h"
 #include "server/metrics.h"
 #include "server/serve_loop.h"
 
@@ -148,6 +149,9 @@ void add_config(CLI::App& app, int& exit_code) {
   });
 
   c->add_subcommand("page", "Print the documentation of the settings")->callback([] { write(server::settings_page()); });
+  c->add_subcommand("router", "Print the documentation of the settings and metrics of `router`")->callback([] {
+    write(router::reference_page());
+  });
   c->add_subcommand("metrics", "Print the documentation of the metrics")->callback([] { write(server::metrics_page()); });
 }
 

@@ -35,8 +35,10 @@ compose_model()
 class Server:
     """A server on a free port. `scripted`: one whose model writes what the last user says."""
 
-    def __init__(self, *flags, scripted=True, pace_us=0, environment=None):
-        if scripted:
+    def __init__(self, *flags, scripted=True, pace_us=0, environment=None, command=None):
+        if command is not None:
+            command = [*command, *flags]
+        elif scripted:
             command = [SCRIPTED, MODEL, str(pace_us), "--port", "0", *flags]
         else:
             command = [BATON, "serve", "--model", MODEL, "--port", "0", "--served-model-name", "small", *flags]
