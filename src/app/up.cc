@@ -223,8 +223,11 @@ void add_up(CLI::App& app, int& exit_code) {
   c->add_option("--model", flags->model, "Folder of the model")->required();
   c->add_option("--port", flags->port, "Port of the router; 0: any free one [8080]")->check(CLI::Range(0, 65535));
   c->add_option("--threads", flags->threads, "CPU threads of each instance; 0: the machine's, shared out")->check(CLI::Range(0, 1024));
-  c->add_option("serve", flags->serve, "Behind --, flags of serve for every instance")->expected(0, 1000);
-  c->callback([flags, &exit_code] {
+  c->allow_extras();
+  c->footer("Any other flag goes to every instance as a flag of serve.");
+  c->callback([flags, c, &exit_code] {
+    for (std::string& flag : c->remaining())
+      if (flag != "--") flags->serve.push_back(std::move(flag));
     Status status;
     {
       Fleet fleet(*flags);

@@ -96,11 +96,7 @@ class ClientLoop::Impl {
  public:
   explicit Impl(ClientLoopOptions options) : options_(std::move(options)) {}
   ~Impl() {
-    if (thread_.joinable()) {
-      stopping_ = true;
-      wake();
-      thread_.join();
-    }
+    stop();
     links_.clear();
     if (epoll_ >= 0) ::close(epoll_);
     if (wake_ >= 0) ::close(wake_);
@@ -109,6 +105,12 @@ class ClientLoop::Impl {
   Impl& operator=(const Impl&) = delete;
 
   Status start();
+  void stop() {
+    if (!thread_.joinable()) return;
+    stopping_ = true;
+    wake();
+    thread_.join();
+  }
   void post(std::function<void()> task);
   CallId call(OutgoingCall call, std::shared_ptr<Receiver> receiver);
   void cancel(CallId id);
@@ -556,6 +558,7 @@ Result<std::unique_ptr<ClientLoop>> ClientLoop::start(ClientLoopOptions options)
   return std::unique_ptr<ClientLoop>(new ClientLoop(std::move(impl)));
 }
 
+void ClientLoop::stop() { impl_->stop(); }
 void ClientLoop::post(std::function<void()> task) { impl_->post(std::move(task)); }
 ClientLoop::CallId ClientLoop::call(OutgoingCall call, std::shared_ptr<Receiver> receiver) {
   return impl_->call(std::move(call), std::move(receiver));

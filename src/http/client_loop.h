@@ -77,7 +77,8 @@ class ClientLoop {
   using CallId = uint64_t;
 
   static Result<std::unique_ptr<ClientLoop>> start(ClientLoopOptions options);
-  // Cancels what is under way and what was posted.
+  // Cancels what is under way and what was posted. In two steps for tasks that use their loop: stop() ends its thread.
+  void stop();
   ~ClientLoop();
   ClientLoop(const ClientLoop&) = delete;
   ClientLoop& operator=(const ClientLoop&) = delete;

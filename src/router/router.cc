@@ -105,9 +105,9 @@ Router::Router(const Settings& settings, std::string version)
 }
 
 Router::~Router() {
-  listener_.reset();
-  counted_ = nullptr;
-  // No thread calls anything any more once the loop is gone; the relays of the table know the hub, and the hub them.
+  if (listener_ != nullptr) listener_->close();  // the loop still looks at it
+  if (hub_->loop != nullptr) hub_->loop->stop();
+  // No thread calls anything any more. The relays of the table know the hub, and the hub them.
   hub_->loop.reset();
   hub_->relays.clear();
 }
@@ -146,9 +146,8 @@ Status Router::open() {
                                                     .connect_timeout = std::chrono::milliseconds(s.connect_timeout_ms)}));
   // The loop's ticks begin when everything they use is there.
   hub_->loop->post([this] { hub_->loop->on_tick([this] { tick(); }); });
-  BATON_ASSIGN(listener_, http::Listener::start(listener_options(s), [this](std::shared_ptr<http::Exchange> e) { handle(std::move(e)); }));
-  counted_ = listener_.get();
-  return {};
+  listener_ = http::Listener::create(listener_options(s), [this](std::shared_ptr<http::Exchange> e) { handle(std::move(e)); });
+  return listener_->open();
 }
 
 void Router::tick() {
@@ -246,11 +245,8 @@ void Router::handle_own(const std::shared_ptr<http::Exchange>& exchange) {
     return answer(404, api::error_body(Dialect::kOpenAi, ApiError::not_found("There is no such page here.")));
   }
   hub_->loop->post([this, path, answer] {
-    if (path == "/metrics") {
-      const http::Listener* listener = counted_;
-      return answer(200, metrics_text(*hub_, listener != nullptr ? listener->counters() : http::Counters(), version_),
-                    "text/plain; version=0.0.4; charset=utf-8");
-    }
+    if (path == "/metrics")
+      return answer(200, metrics_text(*hub_, listener_->counters(), version_), "text/plain; version=0.0.4; charset=utf-8");
     if (path == "/server_info") return answer(200, fleet_json(*hub_, version_, draining_));
     const std::string_view why = draining_ ? "the router is ending" : hub_->fleet.ready(Hub::now()) == 0 ? "no instance is ready" : "";
     if (why.empty()) return answer(200, R"({"status":"ok"})");

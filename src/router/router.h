@@ -49,8 +49,7 @@ class Router {
   std::array<bool, kMostInstances> probing_{};
   TimeMs ticked_ = 0;
 
-  std::atomic<http::Listener*> counted_{nullptr};  // the listener, once it is there
-  std::unique_ptr<http::Listener> listener_;       // first to go
+  std::unique_ptr<http::Listener> listener_;  // closed first
 };
 
 }  // namespace baton::router

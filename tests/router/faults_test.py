@@ -166,7 +166,7 @@ class Faults(fleet.FleetTest):
         body = fleet.chat("#repeat 1000 abcdef ", stream=True, logprobs=True, top_logprobs=20)
         with socket.socket() as slow:
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            slow.settimeout(30)
+            slow.settimeout(120)
             slow.connect(("127.0.0.1", router.port))
             text = fleet.json.dumps(body).encode()
             slow.sendall(b"POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (fleet.CHAT.encode(), len(text), text))

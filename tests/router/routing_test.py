@@ -96,7 +96,7 @@ class Routing(fleet.FleetTest):
 
     def test_up(self):
         command = [harness.BATON, "up", "--unified", "2", "--model", harness.MODEL, "--port", "0", "--threads", "1"]
-        command += ["--", "--served-model-name", "small", "--max-num-seqs", "2"]
+        command += ["--served-model-name", "small", "--max-num-seqs", "2"]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
         names, port = set(), None
