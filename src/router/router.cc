@@ -217,6 +217,13 @@ void Router::handle(std::shared_ptr<http::Exchange> exchange) {
   if (route == nullptr)
     return refuse(path_known ? ApiError::method_not_allowed(fmt::format("{} does not take {}.", request.path, request.method))
                              : ApiError::not_found("There is no such endpoint here."));
+  // Instances do not see the origin, so what they would refuse is refused here.
+  if (method == "POST" && hub_->cors.is_foreign(request))
+    return refuse(
+        {.status = 403,
+         .type = "permission_error",
+         .code = "forbidden",
+         .message = fmt::format("Pages of {} may not use this server; --allowed-origins names those that may.", request.header("origin"))});
   if (draining_) return refuse(ApiError::overloaded("The router is ending; send the request elsewhere."));
   const uint64_t n = requests_.fetch_add(1, std::memory_order_relaxed);
   const PhiloxBlock block = philox(number_key_, {static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), 2, 0});

@@ -67,6 +67,7 @@ class Routing(fleet.FleetTest):
         self.assertEqual(router.requests()[-1]["request_id"], "mine")
         self.assertEqual(fleet.ask(router.port, fleet.chat("a")).status, 401)
         keyed = {"authorization": "Bearer k1"}
+        self.assertEqual(fleet.ask(router.port, fleet.chat("a"), headers={**keyed, "origin": "http://elsewhere"}).status, 403)
         wrong = fleet.ask(router.port, fleet.chat("a", temperature=-1), headers=keyed)
         self.assertEqual((wrong.status, wrong.json()["error"]["param"]), (400, "temperature"))
         self.assertEqual(fleet.ask(router.port, {}, path="/nowhere").status, 404)
