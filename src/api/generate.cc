@@ -229,6 +229,12 @@ void append_generated(std::string& out, const Generated& c) {
   append_int(out, c.usage.cached);
   out += R"(,"reasoning_tokens":)";
   append_int(out, c.usage.reasoning);
+  if (c.usage.drafted && c.usage.accepted) {
+    out += R"(,"spec_num_proposed_drafts":)";
+    append_int(out, *c.usage.drafted);
+    out += R"(,"spec_num_correct_drafts":)";
+    append_int(out, *c.usage.accepted);
+  }
   append_timing(out, c.usage);
   if (c.logprobs) {
     append_logprob_lists(out, "input", c.input_logprobs, c.text_in_logprobs);

@@ -99,13 +99,11 @@ void append_usage(std::string& out, const Usage& usage) {
   append_int(out, usage.cached);
   out += R"(},"completion_tokens_details":{"reasoning_tokens":)";
   append_int(out, usage.reasoning);
-  if (usage.drafted) {
-    out += R"(,"drafted_tokens":)";
-    append_int(out, *usage.drafted);
-  }
-  if (usage.accepted) {
-    out += R"(,"accepted_tokens":)";
+  if (usage.drafted && usage.accepted) {  // where gateways and OpenAI's clients look for them
+    out += R"(,"accepted_prediction_tokens":)";
     append_int(out, *usage.accepted);
+    out += R"(,"rejected_prediction_tokens":)";
+    append_int(out, *usage.drafted - *usage.accepted);
   }
   out += '}';
   append_timing(out, usage);

@@ -12,6 +12,7 @@
 #include "app/commands.h"
 #include "app/id_list.h"
 #include "app/model_flags.h"
+#include "app/validators.h"
 #include "base/file.h"
 #include "engine/gathering_sink.h"
 
@@ -28,6 +29,8 @@ struct Arguments {
   int64_t prompt = 128;
   int64_t generate = 128;
   int32_t count = 16;
+  float temperature = 0;
+  uint64_t seed = 1;
   std::string json_file;
 };
 
@@ -40,11 +43,20 @@ struct Row {
   double sequences = 0;  // that decode, in the mean of these
   engine::CycleTimes times;
   speculate::Metrics speculation;
+  int64_t drafted_blocks = 0, tokens_of_blocks = 0;  // behind each answer's first token: cycles of the sequence, and what became text
+  double decoding_s = 0;                             // from first to last token, of all answers together
   int64_t slot_bytes = 0, ring_bytes = 0, page_bytes = 0;
+  cache::Budget budget;
   std::vector<std::vector<int32_t>> texts;
 
   double rate() const { return static_cast<double>(tokens) / seconds; }
   double accepted() const { return speculation.blocks > 0 ? speculation.accepted_length() : 1; }
+  // Tokens of text for each cycle of a sequence: the accepted length but for what ends cut off.
+  double kept() const { return drafted_blocks > 0 ? static_cast<double>(tokens_of_blocks) / static_cast<double>(drafted_blocks) : 1; }
+  int64_t parts() const { return times.fold + times.draft + times.verify + times.accept + times.commit; }
+  // Tokens a second of a sequence while it decodes: as its parts say it should be, and as it was.
+  double predicted_rate() const { return cycles > 0 ? kept() / (milliseconds(parts()) * 1e-3) : 0; }
+  double measured_rate() const { return decoding_s > 0 ? static_cast<double>(tokens_of_blocks) / decoding_s : 0; }
   double milliseconds(int64_t part) const { return cycles > 0 ? static_cast<double>(part) * 1e-6 / static_cast<double>(cycles) : 0; }
 };
 
@@ -86,11 +98,13 @@ Result<Row> measure(const Arguments& a, const model::Checkpoint& checkpoint, con
   BATON_ASSIGN(const auto local, engine::LocalEngine::open(checkpoint, options));
   Row row;
   row.name = local->drafter().name;
+  if (speculation.sampled_proposals) row.name += " sampled";
   row.drafts = local->drafter().needs.most_drafts;
   const model::CacheLayout& layout = local->model().cache_layout();
   row.slot_bytes = layout.slot_bytes;
   row.ring_bytes = layout.ring_bytes;
   row.page_bytes = layout.page_bytes;
+  row.budget = local->budget();
 
   const Clock::time_point begin = Clock::now();
   for (const auto& prompt : prompts) {
@@ -99,14 +113,20 @@ Result<Row> measure(const Arguments& a, const model::Checkpoint& checkpoint, con
     spec.max_tokens = a.generate;
     spec.stop_tokens = checkpoint.config().eos_token_ids;
     spec.cache_prompt = false;
+    spec.sampling.temperature = a.temperature;
+    spec.sampling.seed = a.seed + sinks.size();
     sinks.push_back(std::make_unique<engine::GatheringSink>());
     BATON_ASSIGN([[maybe_unused]] const sched::RequestId id, local->engine().submit(std::move(spec), *sinks.back()));
   }
   for (const auto& sink : sinks) {
     sink->wait();
     if (sink->refusal()) return *sink->refusal();
-    row.texts.push_back(sink->choices()[0].tokens);
-    row.tokens += std::ssize(row.texts.back());
+    const engine::GatheringSink::Choice& said = sink->choices()[0];
+    row.texts.push_back(said.tokens);
+    row.tokens += std::ssize(said.tokens);
+    row.tokens_of_blocks += std::ssize(said.tokens) - 1;
+    row.drafted_blocks += std::ssize(said.tokens) - 1 - said.usage.accepted_tokens;
+    row.decoding_s += std::chrono::duration<double>(said.last - said.first).count();
   }
   row.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   local->engine().wait_idle();
@@ -118,30 +138,37 @@ Result<Row> measure(const Arguments& a, const model::Checkpoint& checkpoint, con
   return row;
 }
 
-// What the mean cycle and the accepted length make of it: tokens of a sequence per second of decoding.
-double decode_rate(const Row& r) { return r.cycles > 0 ? r.accepted() * r.sequences / (r.milliseconds(r.times.all) * 1e-3) : 0; }
+// Of decoding, in times that of the run without drafts.
+double predicted(const Row& r, const Row& none) { return r.predicted_rate() / none.predicted_rate(); }
+double measured(const Row& r, const Row& none) { return r.measured_rate() / none.measured_rate(); }
 
 boost::json::object to_json(const Row& r, const Row& none) {
-  boost::json::array lengths;
+  boost::json::array lengths, drafted, accepted;
   for (const int64_t n : r.speculation.blocks_of) lengths.emplace_back(n);
+  for (const int64_t n : r.speculation.drafted_at) drafted.emplace_back(n);
+  for (const int64_t n : r.speculation.accepted_at) accepted.emplace_back(n);
   return {{"drafter", r.name},
           {"drafts", r.drafts},
           {"accepted_length", r.accepted()},
           {"drafted", r.speculation.drafted},
           {"accepted", r.speculation.accepted},
+          {"drafted_at", std::move(drafted)},
+          {"accepted_at", std::move(accepted)},
           {"blocks_by_length", std::move(lengths)},
           {"tokens", r.tokens},
           {"seconds", r.seconds},
           {"tokens_per_s", r.rate()},
           {"speed_up", r.rate() / none.rate()},
-          {"decode_tokens_per_s", decode_rate(r)},
-          {"decode_speed_up", decode_rate(r) / decode_rate(none)},
+          {"decode_speed_up_predicted", predicted(r, none)},
+          {"decode_speed_up", measured(r, none)},
           {"cycle_ms", boost::json::object{{"fold", r.milliseconds(r.times.fold)},
                                            {"draft", r.milliseconds(r.times.draft)},
                                            {"verify", r.milliseconds(r.times.verify)},
                                            {"accept", r.milliseconds(r.times.accept)},
                                            {"commit", r.milliseconds(r.times.commit)},
                                            {"all", r.milliseconds(r.times.all)}}},
+          {"request_bytes", r.budget.requests.bytes_each},
+          {"requests_that_fit", r.budget.requests.fit},
           {"slot_bytes", r.slot_bytes},
           {"ring_bytes", r.ring_bytes},
           {"page_bytes", r.page_bytes},
@@ -159,16 +186,25 @@ Status bench(const Arguments& a) {
   engine::Speculation mtp = a.flags.speculation;
   mtp.algorithm = "NEXTN";
   mtp.draft_model.clear();
+  mtp.sampled_proposals = false;
   engine::Speculation dflash;
   dflash.algorithm = "DFLASH";
+  dflash.adaptive = mtp.adaptive;
   dflash.draft_model = a.flags.speculation.draft_model;
   std::vector<engine::Speculation> all = {{}, mtp};
   if (!dflash.draft_model.empty()) all.push_back(dflash);
+  if (a.flags.speculation.sampled_proposals) {
+    if (dflash.draft_model.empty())
+      return Error{Error::Kind::kInvalid,
+                   "--speculative-sampled-proposals needs --speculative-draft-model-path, the folder of a draft model"};
+    dflash.sampled_proposals = true;
+    all.push_back(dflash);
+  }
   if (checkpoint.config().mtp_layers == 0) all.erase(all.begin() + 1);
 
   std::vector<Row> rows;
   fmt::print("{} prompts, {} at once, up to {} tokens each\n", prompts.size(), a.running, a.generate);
-  fmt::print("{:>8} {:>7} {:>9} {:>8} {:>9} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}  {:>10} {:>9} {:>5}\n", "drafter", "drafts", "accepted",
+  fmt::print("{:>14} {:>7} {:>9} {:>8} {:>9} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}  {:>10} {:>9} {:>5}\n", "drafter", "drafts", "accepted",
              "tok/s", "speed-up", "cycle", "fold", "draft", "verify", "accept", "commit", "slot bytes", "of it ring", "same");
   for (const engine::Speculation& s : all) {
     BATON_ASSIGN(rows.emplace_back(), measure(a, checkpoint, prompts, s));
@@ -179,10 +215,14 @@ Status bench(const Arguments& a) {
                part(r.times.draft), part(r.times.verify), part(r.times.accept), part(r.times.commit), r.slot_bytes, r.ring_bytes,
                r.texts == rows[0].texts ? "yes" : "no");
   }
+  fmt::print("parts of a cycle in milliseconds, of cycles that only decode; same: the text is that without drafts\n");
   for (size_t i = 1; i < rows.size(); ++i)
-    fmt::print("{}: accepted length and mean cycles (of those that only decode) give {:.2f} times the decoding without drafts\n",
-               rows[i].name, decode_rate(rows[i]) / decode_rate(rows[0]));
-  fmt::print("parts of a cycle in milliseconds\n");
+    fmt::print(
+        "{}: {:.2f} tokens kept for each cycle and its parts predict {:.2f} times the decoding without drafts; "
+        "measured {:.2f}, which is {:.2f} of that\n",
+        rows[i].name, rows[i].kept(), predicted(rows[i], rows[0]), measured(rows[i], rows[0]),
+        measured(rows[i], rows[0]) / predicted(rows[i], rows[0]));
+  for (const Row& r : rows) fmt::print("\nmemory, drafter {}\n{}", r.name, r.budget.table());
   if (!json) return {};
   boost::json::array list;
   for (const Row& r : rows) list.emplace_back(to_json(r, rows[0]));
@@ -202,6 +242,10 @@ void add_bench_speculation(CLI::App& group, int& exit_code) {
   c->add_option("--max-running", a->running, "Sequences that run at once")->capture_default_str()->check(CLI::Range(1, 1 << 12));
   c->add_option("--prompt-tokens", a->prompt, "Tokens of a random prompt")->capture_default_str()->check(CLI::Range(1, 1 << 20));
   c->add_option("--max-tokens", a->generate, "Tokens to generate")->capture_default_str()->check(CLI::Range(2, 1 << 20));
+  c->add_option("--temperature", a->temperature, "0: the most likely token; else drawn")
+      ->capture_default_str()
+      ->check(between(0, 100, "a number from 0 to 100"));
+  c->add_option("--seed", a->seed, "Of the first prompt's tokens; the others' follow")->capture_default_str()->check(whole_number_64());
   c->add_option("--json", a->json_file, "Also write the figures to this file");
   a->flags.add_to(*c);
   c->callback([a, &exit_code] { exit_code = finish(bench(*a)); });

@@ -68,6 +68,8 @@ class Hearing final : public server::Receiver {
     out.prompt_tokens = usage_.prompt;
     out.cached_tokens = usage_.cached;
     out.completion_tokens = usage_.completion;
+    out.drafted_tokens = usage_.drafted.value_or(0);
+    out.accepted_tokens = usage_.accepted.value_or(0);
     out.finish = text::name_of(finish_);
     out.answer.reasoning = message_.joined(Kind::kReasoning);
     out.answer.content = message_.joined(Kind::kContent);

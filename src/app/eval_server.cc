@@ -45,6 +45,9 @@ std::string read_completion(const std::string& body, Outcome& out) {
   const json::object* usage = object_at(root, "usage");
   out.prompt_tokens = number_at(usage, "prompt_tokens");
   out.completion_tokens = number_at(usage, "completion_tokens");
+  const json::object* details = object_at(usage, "completion_tokens_details");
+  out.accepted_tokens = number_at(details, "accepted_prediction_tokens");
+  out.drafted_tokens = out.accepted_tokens + number_at(details, "rejected_prediction_tokens");
   out.cached_tokens = number_at(object_at(usage, "prompt_tokens_details"), "cached_tokens");
   return {};
 }

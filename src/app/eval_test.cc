@@ -40,7 +40,7 @@ class Eval : public testing::Test {
 
   // Random weights with the small tokenizer: it answers nonsense, but always the same.
   std::string random_model(int64_t vocabulary = 2048) {
-    json::value config = json::parse(*read_file(BATON_TEST_DATA "/golden/tiny/config.json", 1 << 20));
+    json::value config = json::parse(*read_file(BATON_TEST_DATA "/golden/mtp/config.json", 1 << 20));
     config.at("text_config").as_object()["vocab_size"] = vocabulary;
     folder_.write("config.json", json::serialize(config));
     const std::string model = path("model");
@@ -71,8 +71,17 @@ TEST_F(Eval, AsksACheckpointAndComparesTwoResults) {
     EXPECT_GT(o.prompt_tokens, 10);
     EXPECT_GE(o.completion_tokens, 1);
   }
-  // What is generated depends neither on how many questions run at once nor on the cache.
-  ASSERT_EQ(run(ask + " --parallel 1 --chunk 7 --json " + path("two.json")).exit_code, 0);
+  EXPECT_EQ(one.out.find("tokens a cycle"), std::string::npos) << one.out;
+  // What is generated depends neither on how many questions run at once nor on the cache nor on drafts.
+  const Outcome drafting =
+      run(ask + " --parallel 1 --chunk 7 --speculative-algorithm NEXTN --speculative-num-steps 3 --json " + path("two.json"));
+  ASSERT_EQ(drafting.exit_code, 0) << drafting.err;
+  EXPECT_NE(drafting.out.find("tokens a cycle"), std::string::npos) << drafting.out;
+  EXPECT_NE(drafting.out.find("accepted length"), std::string::npos) << drafting.out;
+  for (const evaluate::Outcome& o : report("two.json").outcomes) {
+    EXPECT_TRUE(o.drafted_tokens > 0 || o.completion_tokens <= 2) << o.id;
+    EXPECT_LE(o.accepted_tokens, std::min(o.drafted_tokens, o.completion_tokens - 1)) << o.id;
+  }
   const Outcome same = run("--compare " + path("one.json") + " " + path("two.json"));
   EXPECT_EQ(same.exit_code, 0) << same.err;
   EXPECT_NE(same.out.find("same text"), std::string::npos);
@@ -144,9 +153,12 @@ class Server {
     const Question& q = *found->second;
     EXPECT_EQ(body.as_object().contains("tools"), q.request.contains("tools"));
     if (q.id == broken) return exchange.respond({.status = 500, .body = R"({"error":{"message":"out of luck"}})"});
-    exchange.respond(
-        {.body = json::serialize(json::object{{"choices", json::array{json::object{{"finish_reason", "stop"}, {"message", message(q)}}}},
-                                              {"usage", json::object{{"prompt_tokens", 7}, {"completion_tokens", 3}}}})});
+    exchange.respond({.body = json::serialize(json::object{
+                          {"choices", json::array{json::object{{"finish_reason", "stop"}, {"message", message(q)}}}},
+                          {"usage", json::object{{"prompt_tokens", 7},
+                                                 {"completion_tokens", 3},
+                                                 {"completion_tokens_details",
+                                                  {{"accepted_prediction_tokens", 1}, {"rejected_prediction_tokens", 6}}}}}})});
   }
   json::object message(const Question& q) const {
     json::object m{{"role", "assistant"}, {"content", nullptr}, {"reasoning_content", "because"}};
@@ -181,6 +193,9 @@ TEST_F(Eval, AsksAServer) {
   const evaluate::Report right = report("all.json");
   EXPECT_EQ(right.outcomes[0].answer.reasoning, "because");
   EXPECT_EQ(right.outcomes[0].prompt_tokens, 7);
+  EXPECT_EQ(right.outcomes[0].drafted_tokens, 7);
+  EXPECT_EQ(right.outcomes[0].accepted_tokens, 1);
+  EXPECT_NE(all.out.find("2.00\n"), std::string::npos) << all.out;  // two tokens in the one cycle behind the first
   EXPECT_NE(all.out.find("8192"), std::string::npos) << all.out;
 
   server.wrong = questions[3].id;

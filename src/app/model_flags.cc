@@ -72,6 +72,9 @@ void ModelFlags::add_to(CLI::App& c) {
   c.add_option("--speculative-num-draft-tokens", speculation.draft_tokens, "Rows verified: one more than the tokens drafted")
       ->check(CLI::Range(2, speculate::kMostDrafts + 1));
   c.add_option("--speculative-draft-model-path", speculation.draft_model, "Folder of the draft model of DFLASH");
+  c.add_flag("--speculative-sampled-proposals", speculation.sampled_proposals,
+             "Judge drafts of DFLASH by what they were drawn from, not by the target's own draw; where there is a temperature, "
+             "another text of the same distribution");
   c.add_flag("--speculative-adaptive", speculation.adaptive, "Draft fewer tokens where that gives more per time");
 }
 

@@ -44,7 +44,8 @@ Result<engine::LocalOptions> engine_options(const server::Settings& s, const mod
                        .steps = s.speculative_steps > 0 ? static_cast<int32_t>(s.speculative_steps) : -1,
                        .draft_tokens = s.speculative_draft_tokens > 0 ? static_cast<int32_t>(s.speculative_draft_tokens) : -1,
                        .draft_model = s.speculative_draft_model,
-                       .adaptive = s.speculative_adaptive};
+                       .adaptive = s.speculative_adaptive,
+                       .sampled_proposals = s.speculative_sampled_proposals};
   BATON_ASSIGN(engine::LocalOptions o, flags.local_options(checkpoint));
   o.context_tokens = s.context_tokens;
   o.running = static_cast<int32_t>(s.running);
@@ -65,7 +66,12 @@ std::string describe(const engine::LocalEngine& local) {
     out += fmt::format(R"({}{{"name":"{}","bytes":{}}})", first ? "" : ",", l.name, l.bytes());
     first = false;
   }
-  return out + fmt::format(R"(],"weight_bytes":{},"workspace_bytes":{})", local.model().weight_bytes(), local.model().workspace_bytes());
+  const cache::Budget& b = local.budget();
+  return out +
+         fmt::format(R"(],"weight_bytes":{},"workspace_bytes":{},"request":{{"tokens":{},"bytes":{},"fit":{},"bytes_without_drafter":{},)"
+                     R"("fit_without_drafter":{}}})",
+                     local.model().weight_bytes(), local.model().workspace_bytes(), b.context_tokens, b.requests.bytes_each, b.requests.fit,
+                     b.without_drafter.bytes_each, b.without_drafter.fit);
 }
 
 Status serve(const server::LoadedSettings& loaded, bool& drained) {
@@ -105,6 +111,9 @@ Status serve(const server::LoadedSettings& loaded, bool& drained) {
                              {"port", server->port()},
                              {"model", model->name()},
                              {"context_tokens", local->context_tokens()},
+                             {"request_bytes", local->budget().requests.bytes_each},
+                             {"requests_fit", local->budget().requests.fit},
+                             {"requests_fit_without_drafter", local->budget().without_drafter.fit},
                              {"engine_seconds", engine_s},
                              {"seconds", seconds_since(begin)}};
   log_event(LogLevel::kInfo, "ready", fields);

@@ -59,6 +59,10 @@ Error refusal(const BudgetRequest& r, int64_t fixed, int64_t needed_pages) {
                   without_slots + r.running * r.slot_bytes));
 }
 
+Occupancy occupancy(int64_t memory, int64_t slot, int64_t pages) {
+  return {slot + pages, std::max<int64_t>(memory, 0) / std::max<int64_t>(slot + pages, 1)};
+}
+
 }  // namespace
 
 Result<Budget> solve_budget(const BudgetRequest& r) {
@@ -100,13 +104,20 @@ Result<Budget> solve_budget(const BudgetRequest& r) {
     b.host_pages = b.host_slots > 0 ? as_count(std::min<int64_t>(b.pages, (r.host_bytes - b.host_slots * r.slot_bytes) / r.page_bytes)) : 0;
     b.host = {{"retracted slots", b.host_slots, r.slot_bytes}, {"retracted pages", b.host_pages, r.page_bytes}};
   }
+  const int64_t slot = r.plain_slot_bytes > 0 ? r.plain_slot_bytes : r.slot_bytes - r.ring_bytes;
+  const int64_t page = r.plain_page_bytes > 0 ? r.plain_page_bytes : r.page_bytes;
   b.device = {{"weights", 1, r.weight_bytes},
               {"workspace", 1, r.workspace_bytes},
               {"graphs", 1, r.graph_bytes},
-              {"slots", b.slots, r.slot_bytes - r.ring_bytes},
+              {"slots", b.slots, slot},
               {"replay rings", b.slots, r.ring_bytes},
+              {"drafter, in slots", b.slots, r.slot_bytes - r.ring_bytes - slot},
               {"snapshots", b.snapshots, r.snapshot_bytes},
-              {"pages", b.pages, r.page_bytes}};
+              {"pages", b.pages, page},
+              {"drafter, in pages", b.pages, r.page_bytes - page}};
+  b.context_tokens = r.context_tokens;
+  b.requests = occupancy(r.memory_bytes - fixed, r.slot_bytes, least_pages * r.page_bytes);
+  b.without_drafter = r.plain_slot_bytes > 0 ? occupancy(r.memory_bytes - fixed + r.drafter_bytes, slot, least_pages * page) : b.requests;
   b.memory_bytes = r.memory_bytes;
   b.unused_bytes = r.memory_bytes;
   for (const BudgetLine& l : b.device) b.unused_bytes -= l.bytes();
@@ -117,6 +128,8 @@ std::string Budget::table() const {
   std::string out = fmt::format("device memory {}\n", size_text(memory_bytes));
   append_lines(out, device);
   fmt::format_to(std::back_inserter(out), "  {:<20} {:>40}\n", "unused", size_text(unused_bytes));
+  fmt::format_to(std::back_inserter(out), "  a request of {} tokens takes {}, and {} fit at once; without a drafter {}, and {}\n",
+                 context_tokens, size_text(requests.bytes_each), requests.fit, size_text(without_drafter.bytes_each), without_drafter.fit);
   if (!host.empty()) {
     out += "host memory\n";
     append_lines(out, host);

@@ -22,6 +22,10 @@ struct BudgetRequest {
   int64_t slot_bytes = 0;  // replay ring included
   int64_t ring_bytes = 0;  // of which replay ring
   int64_t snapshot_bytes = 0;
+  // The same model without a drafter; 0: there is none.
+  int64_t plain_slot_bytes = 0;
+  int64_t plain_page_bytes = 0;
+  int64_t drafter_bytes = 0;         // what a drafter has of weights and workspace
   int64_t context_tokens = 0;        // longest sequence that must fit when it runs alone
   int32_t running = 1;               // requests that run at once: slots
   int64_t pool_tokens = kAutomatic;  // tokens of all pages together; automatic: what is left
@@ -39,6 +43,12 @@ struct BudgetLine {
   int64_t bytes() const { return count * bytes_each; }
 };
 
+// Requests of the whole context that run at once, each with its slot and all its pages.
+struct Occupancy {
+  int64_t bytes_each = 0;
+  int64_t fit = 0;  // in the memory, beside what is fixed; snapshots give way
+};
+
 struct Budget {
   int32_t slots = 0;
   int32_t pages = 0;
@@ -49,6 +59,9 @@ struct Budget {
   std::vector<BudgetLine> host;
   int64_t memory_bytes = 0;
   int64_t unused_bytes = 0;
+  int64_t context_tokens = 0;
+  Occupancy requests;
+  Occupancy without_drafter;  // the same where there is none
 
   std::string table() const;  // for people: a line each
 };

@@ -42,6 +42,29 @@ TEST(Budget, SharesAllMemoryAndSaysSo) {
   EXPECT_NE(b->table().find("replay rings"), std::string::npos);
 }
 
+TEST(Budget, SaysWhatARequestTakesWithAndWithoutADrafter) {
+  BudgetRequest r = request();
+  r.context_tokens = 6'400;
+  r.plain_slot_bytes = 145'000'000;
+  r.plain_page_bytes = 400'000;
+  r.drafter_bytes = int64_t{1} << 30;
+  const auto b = solve_budget(r);
+  ASSERT_TRUE(b.ok());
+  EXPECT_EQ(used(*b), b->memory_bytes);
+  EXPECT_EQ(b->requests.bytes_each, 190'000'000 + 100 * 420'000);
+  EXPECT_EQ(b->requests.fit, (int64_t{47} << 30) / (190'000'000 + 100 * 420'000));
+  EXPECT_EQ(b->without_drafter.bytes_each, 145'000'000 + 100 * 400'000);
+  EXPECT_EQ(b->without_drafter.fit, (int64_t{48} << 30) / (145'000'000 + 100 * 400'000));
+  // As many as it says: with --max-running at that and no snapshots the memory suffices, with one more it does not for all their pages.
+  r.running = static_cast<int32_t>(b->requests.fit);
+  r.snapshots = 0;
+  r.pool_tokens = r.running * r.context_tokens;
+  EXPECT_TRUE(solve_budget(r).ok());
+  ++r.running;
+  r.pool_tokens = r.running * r.context_tokens;
+  EXPECT_FALSE(solve_budget(r).ok());
+}
+
 // What is advised is right: with it the same request is met, and with a little less it is not.
 int64_t advised(const std::string& message, const std::string& before) {
   const size_t at = message.find(before);

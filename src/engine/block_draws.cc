@@ -1,19 +1,23 @@
 #include "engine/block_draws.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace baton::engine {
 
-int64_t BlockDraws::bytes(const model::Glm5Next& model, int64_t rows) {
-  return rows *
-         (model.config().hidden_size * dtype_bytes(model.numerics().activation) + model.config().vocab_size * int64_t{sizeof(float)});
+int64_t BlockDraws::bytes(const model::Glm5Next& model, int64_t rows, bool proposals) {
+  const int64_t of_vocabulary = model.config().vocab_size * int64_t{sizeof(float)};
+  return rows * (model.config().hidden_size * dtype_bytes(model.numerics().activation) + of_vocabulary * (proposals ? 2 : 1));
 }
 
-Result<BlockDraws> BlockDraws::create(model::Glm5Next& model, ops::Backend& backend, int64_t rows, int64_t vocabulary) {
+Result<BlockDraws> BlockDraws::create(model::Glm5Next& model, ops::Backend& backend, int64_t rows, int64_t vocabulary, bool proposals) {
   BATON_CHECK(vocabulary >= 1 && vocabulary <= model.config().vocab_size && rows <= model.options().max_logits_rows);
   BlockDraws d(model, backend, rows, vocabulary);
   BATON_ASSIGN(d.hidden_, backend.allocate(rows * model.config().hidden_size * dtype_bytes(model.numerics().activation)));
   BATON_ASSIGN(d.logits_, backend.allocate(rows * model.config().vocab_size * int64_t{sizeof(float)}));
+  if (proposals) {
+    BATON_ASSIGN(d.probabilities_, backend.allocate(rows * vocabulary * int64_t{sizeof(float)}));
+  }
   d.rows_.reserve(static_cast<size_t>(rows));
   d.sampled_.reserve(static_cast<size_t>(rows));
   return d;
@@ -36,9 +40,10 @@ void BlockDraws::run(std::span<const BlockSource> blocks, SlotSampling& sampling
   const DType type = model_->numerics().activation;
   rows_.clear();
   int32_t top = 0;
-  bool any = false;
+  bool any = false, proposals = false;
   for (const BlockSource& b : blocks) {
     if (b.hidden.rows == 0) continue;
+    proposals = proposals || !b.proposals.empty();
     const size_t first = rows_.size();
     BATON_CHECK(static_cast<int64_t>(first) + b.hidden.rows <= most_rows_);
     const MatrixView to{hidden_.data(), type, most_rows_, d, d};
@@ -61,7 +66,9 @@ void BlockDraws::run(std::span<const BlockSource> blocks, SlotSampling& sampling
                      .ids = sampled_.data(),
                      .logprobs = any ? logprobs_.data() : nullptr,
                      .top = top > 0 ? top_.data() : nullptr,
-                     .top_stride = top});
+                     .top_stride = top,
+                     .probabilities = proposals ? reinterpret_cast<float*>(probabilities_.data()) : nullptr});
+    if (proposals && judge(blocks) && any) write_logprobs(logits);
   }
   result.top_stride = top;
   size_t first = 0;
@@ -83,6 +90,43 @@ void BlockDraws::run(std::span<const BlockSource> blocks, SlotSampling& sampling
     result.ends.push_back(static_cast<int32_t>(result.tokens.size()));
     result.drafted.push_back(static_cast<int32_t>(b.drafts.size()));
   }
+}
+
+bool BlockDraws::judge(std::span<const BlockSource> blocks) {
+  bool changed = false;
+  size_t first = 0;
+  for (const BlockSource& b : blocks) {
+    const auto rows = static_cast<size_t>(b.hidden.rows);
+    if (!b.proposals.empty() && rows > 0) {
+      const auto vocabulary = static_cast<size_t>(vocabulary_);
+      targets_.resize(b.drafts.size() * vocabulary);
+      backend_->copy_to_host(targets_.data(), probabilities_.data() + first * vocabulary * sizeof(float),
+                             std::ssize(targets_) * int64_t{sizeof(float)});
+      chances_.clear();
+      for (size_t i = 0; i < b.drafts.size(); ++i)
+        chances_.push_back(speculate::chances_of(rows_[first].seed, b.position + static_cast<int32_t>(i)));
+      const auto drawn = std::span(sampled_).subspan(first, rows);
+      before_.assign(drawn.begin(), drawn.end());
+      speculate::judge_block(b.drafts, b.proposals, targets_, chances_, drawn);
+      changed = changed || !std::equal(drawn.begin(), drawn.end(), before_.begin());
+    }
+    first += rows;
+  }
+  return changed;
+}
+
+// Of the draws as they are now. The sampling op gives the log-probability of what it draws; a large bias makes it draw a given token.
+void BlockDraws::write_logprobs(MatrixView logits) {
+  constexpr float kForce = std::numeric_limits<float>::max() / 4;
+  const size_t n = rows_.size();
+  forced_.clear();
+  for (const int32_t token : sampled_) forced_.push_back({std::max(token, 0), kForce});
+  forcing_.clear();
+  for (size_t i = 0; i < n; ++i)
+    forcing_.push_back({.bias = &forced_[i], .bias_count = 1, .logprobs = rows_[i].logprobs >= 0 && sampled_[i] >= 0 ? 0 : -1});
+  forced_ids_.resize(n);
+  sampler_.sample(
+      {.logits = logits.columns(0, vocabulary_), .rows = forcing_.data(), .ids = forced_ids_.data(), .logprobs = logprobs_.data()});
 }
 
 }  // namespace baton::engine

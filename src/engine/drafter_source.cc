@@ -59,6 +59,12 @@ Result<DrafterSource> choose_drafter(const Speculation& s, const model::Config& 
   BATON_ASSIGN(const int32_t drafts, drafts_of(s));
   if (s.algorithm != "DFLASH" && !s.draft_model.empty())
     return invalid(fmt::format("--speculative-draft-model-path is for --speculative-algorithm DFLASH, not {}", s.algorithm));
+  if (s.sampled_proposals && s.algorithm != "DFLASH")
+    return invalid(fmt::format("--speculative-sampled-proposals is for --speculative-algorithm DFLASH, not {}", s.algorithm));
+  if (s.sampled_proposals && s.adaptive)
+    return invalid(
+        "--speculative-sampled-proposals and --speculative-adaptive exclude each other: what is drawn would depend on what cycles "
+        "have taken; leave one of them out");
   DrafterSource source;
   if (s.algorithm == "none") {
     if (drafts >= 0) return invalid("--speculative-num-steps needs a --speculative-algorithm: NEXTN or DFLASH");

@@ -24,6 +24,7 @@ struct Speculation {
   int32_t draft_tokens = -1;       // the same and one more: the rows that are verified
   std::string draft_model;         // folder; of DFLASH alone
   bool adaptive = false;           // fewer drafts where that gives more tokens per time
+  bool sampled_proposals = false;  // of DFLASH alone: drafts are judged by what they were drawn from; same distribution, another text
 };
 
 // Errors name the flag to change. `activation` and `context_tokens` as of the target.

@@ -33,14 +33,21 @@ cache::BudgetRequest budget_request(const model::Glm5Next& model, const model::D
                                     int64_t memory) {
   const model::CacheLayout& layout = model.cache_layout();
   const cache::Registry registry = register_ranges(layout);
+  model::CacheTypes plain = model.options().cache;
+  plain.mtp = false;
+  plain.verify_rows = 0;
+  const model::CacheLayout without = model::plan_cache(model.config(), plain);
   return {.memory_bytes = memory,
           .weight_bytes = model.weight_bytes() + (drafter != nullptr ? drafter->weight_bytes() : 0),
           .workspace_bytes = model.workspace_bytes() + (drafter != nullptr ? drafter->workspace_bytes() : 0) +
-                             SerialExecutor::workspace_bytes(model, o.running, context),
+                             SerialExecutor::workspace_bytes(model, o.running, context, o.speculation.sampled_proposals),
           .page_bytes = layout.page_bytes,
           .slot_bytes = layout.slot_bytes,
           .ring_bytes = layout.ring_bytes,
           .snapshot_bytes = registry.snapshot_bytes(),
+          .plain_slot_bytes = without.slot_bytes,
+          .plain_page_bytes = without.page_bytes,
+          .drafter_bytes = drafter != nullptr ? drafter->weight_bytes() + drafter->workspace_bytes() : 0,
           .context_tokens = context,
           .running = o.running,
           .pool_tokens = o.pool_tokens,
@@ -81,6 +88,8 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
   std::unique_ptr<LocalEngine> e(new LocalEngine());
   int64_t available = 0;
   if (o.device == Device::kCuda) {
+    if (o.speculation.sampled_proposals)
+      return Error{Error::Kind::kUnsupported, "--speculative-sampled-proposals runs on --device cpu alone; leave it out"};
     BATON_ASSIGN(cuda::OpenedDevice opened, cuda::open_device({}));
     e->backend_ = std::move(opened.backend);
     available = opened.free_bytes;
@@ -125,7 +134,8 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
 
   if (o.hand_over.role != RoleKind::kUnified && o.device != Device::kCpu)
     return Error{Error::Kind::kUnsupported, "prefill and decode apart run on the CPU so far; leave out --device"};
-  BATON_ASSIGN(auto executor, SerialExecutor::create(*e->model_, *e->backend_, e->budget_, context, vocabulary, std::move(drafter)));
+  BATON_ASSIGN(auto executor, SerialExecutor::create(*e->model_, *e->backend_, e->budget_, context, vocabulary, std::move(drafter),
+                                                     o.speculation.sampled_proposals));
   EngineOptions options;
   options.plan_ahead = o.plan_ahead;
   options.max_mail = o.max_mail;

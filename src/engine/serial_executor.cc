@@ -45,7 +45,7 @@ cache::Registry register_ranges(const model::CacheLayout& layout) {
   return registry;
 }
 
-int64_t SerialExecutor::workspace_bytes(const model::Glm5Next& model, int64_t slots, int64_t context_tokens) {
+int64_t SerialExecutor::workspace_bytes(const model::Glm5Next& model, int64_t slots, int64_t context_tokens, bool sampled_proposals) {
   const model::DrafterNeeds& drafter = model.options().drafter;
   const int64_t context_pages = (context_tokens + ops::kPageTokens - 1) / ops::kPageTokens;
   const int64_t max_rows = model.options().max_rows;
@@ -53,13 +53,14 @@ int64_t SerialExecutor::workspace_bytes(const model::Glm5Next& model, int64_t sl
   const auto layers = static_cast<int64_t>(drafter.feature_layers.size());
   const int64_t kept = drafter.most_drafts > 0 ? 1 + layers : 0;
   return LaunchRowsBuffer::bytes(max_rows, slots, context_pages) + max_rows * row * (1 + layers + kept) +
-         BlockDraws::bytes(model, slots * (1 + drafter.most_drafts));
+         BlockDraws::bytes(model, slots * (1 + drafter.most_drafts), sampled_proposals);
 }
 
 Result<std::unique_ptr<SerialExecutor>> SerialExecutor::create(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget,
                                                                int64_t context_tokens, int64_t vocabulary,
-                                                               std::unique_ptr<model::Drafter> drafter) {
-  std::unique_ptr<SerialExecutor> e(new SerialExecutor(model, backend, budget, context_tokens, vocabulary, std::move(drafter)));
+                                                               std::unique_ptr<model::Drafter> drafter, bool sampled_proposals) {
+  std::unique_ptr<SerialExecutor> e(
+      new SerialExecutor(model, backend, budget, context_tokens, vocabulary, std::move(drafter), sampled_proposals));
   const int64_t slots = budget.slots;
   const int64_t rows = model.options().max_rows * e->row_bytes();
   const auto layers = static_cast<int64_t>(model.options().drafter.feature_layers.size());
@@ -75,22 +76,31 @@ Result<std::unique_ptr<SerialExecutor>> SerialExecutor::create(model::Glm5Next& 
     BATON_ASSIGN(e->kept_features_, backend.allocate(rows * layers));
   }
   BATON_ASSIGN(e->arrays_, LaunchRowsBuffer::create(backend, model.options().max_rows, slots, e->context_pages_));
-  BATON_ASSIGN(e->draws_, BlockDraws::create(model, backend, slots * (1 + e->most_drafts_), vocabulary));
+  BATON_ASSIGN(e->draws_, BlockDraws::create(model, backend, slots * (1 + e->most_drafts_), vocabulary, sampled_proposals));
   e->thread_ = std::thread([executor = e.get()] { executor->serve(); });
   return e;
 }
 
 SerialExecutor::SerialExecutor(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget, int64_t context_tokens,
-                               int64_t vocabulary, std::unique_ptr<model::Drafter> drafter)
+                               int64_t vocabulary, std::unique_ptr<model::Drafter> drafter, bool sampled_proposals)
     : model_(model), backend_(backend), registry_(register_ranges(model.cache_layout())),
       context_pages_((context_tokens + ops::kPageTokens - 1) / ops::kPageTokens), drafter_(std::move(drafter)),
       most_drafts_(drafter_ ? drafter_->needs().most_drafts : 0),
+      proposal_tokens_(sampled_proposals && drafter_ ? drafter_->proposal_tokens() : 0),
       tables_(static_cast<size_t>(budget.slots), std::vector<int32_t>(static_cast<size_t>(context_pages_), 0)),
       lengths_(static_cast<size_t>(budget.slots), 0), limits_(static_cast<size_t>(budget.slots), 0),
       last_tokens_(static_cast<size_t>(budget.slots), 0), sampling_(budget.slots, vocabulary), constraints_(budget.slots) {
   BATON_CHECK(model.options().drafter.most_drafts == most_drafts_);
   BATON_CHECK(model.options().max_sequences >= budget.slots && model.options().max_pages >= context_pages_);
+  BATON_CHECK(!sampled_proposals || proposal_tokens_ > 0);
   drafts_.resize(static_cast<size_t>(budget.slots) * static_cast<size_t>(most_drafts_));
+  const auto candidates = static_cast<size_t>(proposal_tokens_);
+  proposed_.resize(drafts_.size() * candidates);
+  proposed_probabilities_.resize(drafts_.size() * candidates);
+  if (candidates == 0) return;
+  for (size_t i = 0; i < drafts_.size(); ++i)
+    proposals_.push_back(
+        {std::span(proposed_).subspan(i * candidates, candidates), std::span(proposed_probabilities_).subspan(i * candidates, candidates)});
 }
 
 SerialExecutor::~SerialExecutor() {
@@ -258,6 +268,8 @@ void SerialExecutor::draft(const Cycle& cycle) {
     const int32_t edge = cycle.rows[i].edge;
     int32_t end = limits_[static_cast<size_t>(run.rows.slot)];
     if (run.rows.position < edge) end = std::min(end, edge);
+    // What is drawn depends on where blocks end. States are left at page edges where there is room for them, so blocks end at all of these.
+    if (proposal_tokens_ > 0 && snapshots_.bytes() > 0) end = std::min(end, (run.rows.position / ops::kPageTokens + 1) * ops::kPageTokens);
     return speculate::drafts_that_fit(cycle.rows[i].count - 1, run.rows.position, end);
   };
   for (size_t i = 0; i < runs_.size(); ++i)
@@ -276,7 +288,13 @@ void SerialExecutor::draft(const Cycle& cycle) {
       rows_.push_back(sampling_.guess(r.slot, r.position + 1));
     }
     const model::ForwardInput input = upload(sequences_, sequence_ids_, counts_.front());
-    drafter_->draft({.sequences = sequences_, .rows = input.rows, .anchors = input.ids, .counts = counts_, .sampling = rows_},
+    const model::DraftProposals proposals{proposed_.data(), proposed_probabilities_.data()};
+    drafter_->draft({.sequences = sequences_,
+                     .rows = input.rows,
+                     .anchors = input.ids,
+                     .counts = counts_,
+                     .sampling = rows_,
+                     .proposals = proposal_tokens_ > 0 ? &proposals : nullptr},
                     drafts_.data(), most_drafts_);
   }
   for (size_t k = 0; k < drafting_.size(); ++k) {
@@ -284,6 +302,7 @@ void SerialExecutor::draft(const Cycle& cycle) {
     const int32_t* const drafts = drafts_.data() + k * static_cast<size_t>(most_drafts_);
     r.row_count += static_cast<int32_t>(std::find_if(drafts, drafts + counts_[k], [](int32_t t) { return t < 0; }) - drafts);
     r.verify = r.row_count > 1 ? 1 : 0;
+    if (proposal_tokens_ > 0 && rows_[k].temperature > 0) runs_[drafting_[k]].proposal = static_cast<int64_t>(k) * most_drafts_;
   }
 
   ids_.clear();
@@ -368,7 +387,10 @@ void SerialExecutor::draw(const Cycle& cycle, CycleResult& result) {
                        .position = r.position + r.row_count - rows + 1,
                        .hidden = rows > 0 ? ConstMatrixView(all.row_range(first, rows)) : ConstMatrixView{},
                        .drafts = rows > 1 ? std::span(ids_).subspan(static_cast<size_t>(first + 1), static_cast<size_t>(rows - 1))
-                                          : std::span<const int32_t>{}});
+                                          : std::span<const int32_t>{},
+                       .proposals = rows > 1 && run.proposal >= 0
+                                        ? std::span(proposals_).subspan(static_cast<size_t>(run.proposal), static_cast<size_t>(rows - 1))
+                                        : std::span<const speculate::Proposal>{}});
   }
   draws_->run(blocks_, sampling_, constraints_, result);
 }

@@ -30,10 +30,11 @@ cache::Registry register_ranges(const model::CacheLayout& layout);
 class SerialExecutor final : public CycleExecutor {
  public:
   // Allocates what the budget says. Draws ids below `vocabulary`, at most the model's. `model` and `backend` outlive the executor, and
-  // nobody else runs ops meanwhile. `drafter` may be null; otherwise it is the one that the model was loaded for.
+  // nobody else runs ops meanwhile. `drafter` may be null; otherwise it is the one that the model was loaded for. `sampled_proposals`: it
+  // says what it draws its drafts from, and where there is a temperature they are judged by that.
   static Result<std::unique_ptr<SerialExecutor>> create(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget,
                                                         int64_t context_tokens, int64_t vocabulary,
-                                                        std::unique_ptr<model::Drafter> drafter = nullptr);
+                                                        std::unique_ptr<model::Drafter> drafter = nullptr, bool sampled_proposals = false);
   ~SerialExecutor() override;  // waits for the cycles that were launched
 
   // Where pages and slots lie, for those who write into them from outside: ids, sizes and ranges are the budget's and the layout's.
@@ -41,7 +42,7 @@ class SerialExecutor final : public CycleExecutor {
   ops::SlotPoolView slots() const { return {slots_.data(), registry_.slot_bytes()}; }
 
   // Bytes that it allocates beside pools and the drafter: they are the budget's, too.
-  static int64_t workspace_bytes(const model::Glm5Next& model, int64_t slots, int64_t context_tokens);
+  static int64_t workspace_bytes(const model::Glm5Next& model, int64_t slots, int64_t context_tokens, bool sampled_proposals = false);
 
   void launch(const sched::Cycle& cycle, std::span<const BoundChoice> bound) override;
   const CycleResult* poll() override;
@@ -52,7 +53,7 @@ class SerialExecutor final : public CycleExecutor {
 
  private:
   SerialExecutor(model::Glm5Next& model, ops::Backend& backend, const cache::Budget& budget, int64_t context_tokens, int64_t vocabulary,
-                 std::unique_ptr<model::Drafter> drafter);
+                 std::unique_ptr<model::Drafter> drafter, bool sampled_proposals);
 
   struct Job {
     sched::Cycle cycle;
@@ -65,6 +66,7 @@ class SerialExecutor final : public CycleExecutor {
     bool decodes;            // rows of drawn tokens: the anchor, and drafts
     int32_t kept;            // rows that count
     bool draws = false;      // its last row's token is drawn in this cycle
+    int64_t proposal = -1;   // of its first draft, in proposals_; -1: its drafts are guesses
   };
 
   void serve();
@@ -94,6 +96,7 @@ class SerialExecutor final : public CycleExecutor {
   int64_t context_pages_;
   std::unique_ptr<model::Drafter> drafter_;
   int32_t most_drafts_;
+  int32_t proposal_tokens_;  // of each draft; 0: drafts are guesses
   Buffer pages_, slots_, snapshots_, host_pages_, host_slots_;
   Buffer hidden_, features_;            // of the cycle's rows
   Buffer kept_hidden_, kept_features_;  // of those that count, for the drafter
@@ -116,6 +119,9 @@ class SerialExecutor final : public CycleExecutor {
   std::vector<size_t> drafting_;  // indices into runs_, those that draft most first
   std::vector<int32_t> counts_;
   std::vector<int32_t> drafts_;
+  std::vector<int32_t> proposed_;               // [slots, most_drafts_, proposal_tokens_]: what they were drawn from
+  std::vector<float> proposed_probabilities_;   // likewise
+  std::vector<speculate::Proposal> proposals_;  // [slots, most_drafts_] views of these
   std::vector<ops::SamplingRow> rows_;
   std::vector<BlockSource> blocks_;
   std::vector<ops::LogitBias> forced_;  // by row of a score

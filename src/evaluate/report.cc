@@ -19,7 +19,7 @@ namespace json = boost::json;
 
 struct Tally {
   int64_t questions = 0, scored = 0, right = 0, failed = 0, cut = 0;
-  int64_t tokens = 0;
+  int64_t tokens = 0, accepted = 0;
   double seconds = 0;
 
   void add(const Outcome& o) {
@@ -29,6 +29,7 @@ struct Tally {
       return;
     }
     tokens += o.completion_tokens;
+    accepted += o.accepted_tokens;
     seconds += o.seconds;
     cut += o.finish == "length" ? 1 : 0;
     if (!o.right) return;
@@ -36,13 +37,34 @@ struct Tally {
     right += *o.right ? 1 : 0;
   }
   int64_t answered() const { return questions - failed; }
+  // Each cycle gives what it accepted and one token more; an answer's first token comes with its prompt.
+  double tokens_per_cycle() const {
+    const int64_t cycles = tokens - answered() - accepted;
+    return cycles > 0 ? static_cast<double>(tokens - answered()) / static_cast<double>(cycles) : 0;
+  }
 };
 
-std::vector<std::string> heading(std::string first) {
-  return {std::move(first), "questions", "right", "accuracy", "95 % interval", "cut", "failed", "tokens each", "seconds each"};
-}
+// The columns of a report's tables.
+class Table {
+ public:
+  Table(std::string first, bool drafts) : drafts_(drafts) {
+    rows_ = {{std::move(first), "questions", "right", "accuracy", "95 % interval", "cut", "failed", "tokens each", "seconds each"}};
+    if (drafts_) rows_.front().emplace_back("tokens a cycle");
+  }
+  void add(std::string name, const Tally& t) {
+    rows_.push_back(row(std::move(name), t));
+    if (drafts_) rows_.back().push_back(t.tokens_per_cycle() > 0 ? fmt::format("{:.2f}", t.tokens_per_cycle()) : "-");
+  }
+  std::string text() const { return table_of(rows_); }
 
-std::vector<std::string> row(std::string name, const Tally& t) {
+ private:
+  static std::vector<std::string> row(std::string name, const Tally& t);
+
+  bool drafts_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::vector<std::string> Table::row(std::string name, const Tally& t) {
   const auto mean = [&](double sum) { return t.answered() > 0 ? sum / static_cast<double>(t.answered()) : 0; };
   const Interval i = wilson(t.right, t.scored);
   const bool scored = t.scored > 0;
@@ -57,6 +79,10 @@ std::vector<std::string> row(std::string name, const Tally& t) {
           fmt::format("{:.2f}", mean(t.seconds))};
 }
 
+bool drafts(const Report& report) {
+  return std::any_of(report.outcomes.begin(), report.outcomes.end(), [](const Outcome& o) { return o.drafted_tokens > 0; });
+}
+
 std::string task_table(const Report& report) {
   std::vector<std::string> order;  // as first met
   std::map<std::string, Tally> tasks;
@@ -68,14 +94,14 @@ std::string task_table(const Report& report) {
     groups[o.task][o.group].add(o);
     all.add(o);
   }
-  std::vector<std::vector<std::string>> rows = {heading("task")};
+  Table table("task", drafts(report));
   for (const std::string& task : order) {
-    rows.push_back(row(task, tasks[task]));
+    table.add(task, tasks[task]);
     if (groups[task].size() > 1)
-      for (const auto& [group, tally] : groups[task]) rows.push_back(row("  " + (group.empty() ? "(no group)" : group), tally));
+      for (const auto& [group, tally] : groups[task]) table.add("  " + (group.empty() ? "(no group)" : group), tally);
   }
-  if (order.size() > 1) rows.push_back(row("all", all));
-  return table_of(rows);
+  if (order.size() > 1) table.add("all", all);
+  return table.text();
 }
 
 std::string length_table(const Report& report) {
@@ -87,10 +113,10 @@ std::string length_table(const Report& report) {
     tasks.insert(o.task);
   }
   if (lengths.empty()) return {};
-  std::vector<std::vector<std::string>> rows = {heading("prompt tokens")};
+  Table table("prompt tokens", drafts(report));
   for (const auto& [key, tally] : lengths)
-    rows.push_back(row(tasks.size() > 1 ? fmt::format("{} {}", key.first, key.second) : fmt::format("{}", key.second), tally));
-  return "\n" + table_of(rows);
+    table.add(tasks.size() > 1 ? fmt::format("{} {}", key.first, key.second) : fmt::format("{}", key.second), tally);
+  return "\n" + table.text();
 }
 
 json::object json_of(const Outcome& o) {
@@ -112,6 +138,10 @@ json::object json_of(const Outcome& o) {
   j["prompt_tokens"] = o.prompt_tokens;
   j["cached_tokens"] = o.cached_tokens;
   j["completion_tokens"] = o.completion_tokens;
+  if (o.drafted_tokens > 0) {
+    j["drafted_tokens"] = o.drafted_tokens;
+    j["accepted_tokens"] = o.accepted_tokens;
+  }
   j["seconds"] = o.seconds;
   return j;
 }
@@ -187,6 +217,8 @@ Outcome read_outcome(Fields& fields) {
   o.prompt_tokens = fields.whole("prompt_tokens");
   o.cached_tokens = fields.whole("cached_tokens");
   o.completion_tokens = fields.whole("completion_tokens");
+  o.drafted_tokens = fields.whole("drafted_tokens");
+  o.accepted_tokens = fields.whole("accepted_tokens");
   o.seconds = fields.number("seconds");
   return o;
 }

@@ -24,7 +24,8 @@ struct Outcome {
   std::string failure;        // why there is no answer; empty: there is one
   std::optional<bool> right;  // none where it is not scored or failed
   int64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
-  double seconds = 0;  // from asking to the last token, queueing included
+  int64_t drafted_tokens = 0, accepted_tokens = 0;  // 0: nobody drafted, or nobody says; accepted ones are of completion_tokens
+  double seconds = 0;                               // from asking to the last token, queueing included
 };
 
 // An outcome with the question's part filled in.
@@ -38,7 +39,8 @@ struct Report {
   int64_t failed() const;
 };
 
-// Per task, then per group where a task has several, then per length and task where there are lengths.
+// Per task, then per group where a task has several, then per length and task where there are lengths. Where tokens were drafted, also how
+// many tokens of text a cycle gave behind an answer's first.
 std::string text_of(const Report& report);
 
 // One object; its "questions" hold an object for each outcome.

@@ -58,8 +58,22 @@ TEST(Report, TablesByTaskGroupAndLength) {
             "5 questions in 2.0 s; 40 prompt tokens, 0 of them cached; 16 tokens generated\n");
 }
 
+TEST(Report, SaysWhatDraftsGaveWhereThereWereSome) {
+  Report r = sample();
+  r.outcomes[0].completion_tokens = 13;
+  r.outcomes[0].drafted_tokens = 14;
+  r.outcomes[0].accepted_tokens = 10;  // two cycles behind the first token: 12 tokens
+  EXPECT_EQ(text_of(r).substr(0, text_of(r).find("recall")),
+            "task     questions  right  accuracy      95 % interval  cut  failed  tokens each  seconds each  tokens a cycle\n"
+            "sums             2      1    50.0 %    9.5 % to 90.5 %    1       0          8.5          0.50            3.00\n"
+            "  hard           1      0     0.0 %    0.0 % to 79.3 %    1       0          4.0          0.50            1.00\n"
+            "  plain          1      1   100.0 %  20.7 % to 100.0 %    0       0         13.0          0.50            6.00\n");
+}
+
 TEST(Report, ComesBackFromJson) {
-  const Report report = sample();
+  Report report = sample();
+  report.outcomes[0].drafted_tokens = 7;
+  report.outcomes[0].accepted_tokens = 2;
   const auto again = parse_report(json_of(report), "r.json");
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_EQ(json_of(*again), json_of(report));

@@ -154,11 +154,11 @@ void DFlash2Drafter::run_commit(Launcher& launcher, const LaunchRows& rows, Cons
 
 int64_t DFlash2Drafter::input_bytes() const {
   const int64_t n = options_.max_sequences;
-  const int64_t words = 3 * n * config_.block_size + n * (1 + config_.drafts());
+  const int64_t words = 3 * n * config_.block_size + n * (1 + config_.drafts() * (1 + 2 * config_.selector_top_k));
   return n * static_cast<int64_t>(sizeof(ops::SequenceRows) + sizeof(ops::DraftPathRow)) + words * int64_t{sizeof(int32_t)};
 }
 
-// path rows | sequences | ids | row_sequence | positions | anchors, uploaded at once; behind them room for the drafts.
+// path rows | sequences | ids | row_sequence | positions | anchors, uploaded at once; behind them room for the drafts and their candidates.
 DFlash2Drafter::Block DFlash2Drafter::stage(const DraftInput& input) {
   const size_t n = input.sequences.size();
   const auto block = static_cast<size_t>(config_.block_size);
@@ -172,7 +172,10 @@ DFlash2Drafter::Block DFlash2Drafter::stage(const DraftInput& input) {
   for (size_t q = 0; q < n; ++q) {
     const ops::SequenceRows& s = input.sequences[q];
     const ops::SamplingRow& sampling = input.sampling[q];
-    const ops::DraftPathRow path{.temperature = sampling.temperature, .seed = sampling.seed, .position = s.position + 1};
+    const ops::DraftPathRow path{.temperature = sampling.temperature,
+                                 .seed = sampling.seed,
+                                 .position = s.position + 1,
+                                 .stream = input.proposals != nullptr ? 1U : 0U};
     const ops::SequenceRows rows{static_cast<int32_t>(q * block), static_cast<int32_t>(block), s.position, s.slot, 1};
     std::memcpy(staging_.data() + q * sizeof path, &path, sizeof path);
     std::memcpy(staging_.data() + sequences_at + q * sizeof rows, &rows, sizeof rows);
@@ -198,6 +201,11 @@ DFlash2Drafter::Block DFlash2Drafter::stage(const DraftInput& input) {
   b.rows = reinterpret_cast<const ops::DraftPathRow*>(inputs_.data());
   b.drafts = device + 3 * m + n;
   b.steps = *std::max_element(input.counts.begin(), input.counts.end());
+  if (input.proposals != nullptr) {
+    const auto places = static_cast<int64_t>(n) * b.steps;
+    b.candidates = b.drafts + places;
+    b.probabilities = reinterpret_cast<float*>(b.candidates + places * config_.selector_top_k);
+  }
   return b;
 }
 
@@ -211,6 +219,26 @@ void DFlash2Drafter::draft(const DraftInput& input, int32_t* ids, int64_t stride
   run_block(run, block, input.rows.slots);
   backend_.copy_to_host(drafted_.data(), block.drafts, n * block.steps * int64_t{sizeof(int32_t)});
   for (int64_t q = 0; q < n; ++q) std::copy_n(drafted_.data() + q * block.steps, input.counts[static_cast<size_t>(q)], ids + q * stride);
+  if (input.proposals != nullptr) hand_over(block, input, ids, stride);
+}
+
+// What the drafts were drawn from. Where there was nothing to draw from, nothing is drafted from there on.
+void DFlash2Drafter::hand_over(const Block& block, const DraftInput& input, int32_t* ids, int64_t stride) {
+  const auto n = std::ssize(input.sequences);
+  const int64_t top = config_.selector_top_k;
+  const auto all = static_cast<size_t>(n * block.steps * top);
+  candidates_.resize(all);
+  probabilities_.resize(all);
+  backend_.copy_to_host(candidates_.data(), block.candidates, std::ssize(candidates_) * int64_t{sizeof(int32_t)});
+  backend_.copy_to_host(probabilities_.data(), block.probabilities, std::ssize(probabilities_) * int64_t{sizeof(float)});
+  for (int64_t q = 0; q < n; ++q) {
+    const int64_t from = q * block.steps * top, to = q * stride * top;
+    const int64_t drafts = input.counts[static_cast<size_t>(q)];
+    std::copy_n(candidates_.data() + from, drafts * top, input.proposals->tokens + to);
+    std::copy_n(probabilities_.data() + from, drafts * top, input.proposals->probabilities + to);
+    for (int64_t i = 0; i < drafts; ++i)
+      if (candidates_[static_cast<size_t>(from + i * top)] < 0) ids[q * stride + i] = -1;
+  }
 }
 
 void DFlash2Drafter::convolve(Launcher& launcher, const ConvWeights& w, int64_t side, ConstMatrixView x, ConstMatrixView dynamic,
@@ -308,6 +336,7 @@ void DFlash2Drafter::run_paths(Launcher& launcher, const Block& block, ConstMatr
   const int64_t at_once = blocks_per_head();
   for (int64_t first = 0; first < n; first += at_once) {
     const int64_t count = std::min(at_once, n - first);
+    const int64_t at = first * steps, top = config_.selector_top_k;
     const MatrixView logits{logits_.data(), DType::kF32, count * steps, v, v};
     if (!launcher.planning()) target_.head(rows.row_range(first * steps, count * steps), logits);
     launcher.launch(launcher.ops().draft_path, {.logits = logits.columns(0, options_.vocabulary),
@@ -318,7 +347,9 @@ void DFlash2Drafter::run_paths(Launcher& launcher, const Block& block, ConstMatr
                                                 .rows = block.rows + first,
                                                 .steps = steps,
                                                 .top = config_.selector_top_k,
-                                                .ids = block.drafts + first * steps});
+                                                .ids = block.drafts + first * steps,
+                                                .candidates = block.candidates == nullptr ? nullptr : block.candidates + at * top,
+                                                .probabilities = block.candidates == nullptr ? nullptr : block.probabilities + at * top});
     if (launcher.planning()) return;  // the first is the largest
   }
 }

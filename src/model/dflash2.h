@@ -33,6 +33,7 @@ class DFlash2Drafter final : public Drafter {
   const DrafterNeeds& needs() const override { return needs_; }
   int64_t weight_bytes() const override { return weights_.memory.bytes(); }
   int64_t workspace_bytes() const override { return workspace_.bytes() + inputs_.bytes() + logits_.bytes(); }
+  int32_t proposal_tokens() const override { return static_cast<int32_t>(config_.selector_top_k); }
   void commit(const CommitInput& input) override;
   void draft(const DraftInput& input, int32_t* ids, int64_t stride) override;
 
@@ -69,6 +70,8 @@ class DFlash2Drafter final : public Drafter {
     const int32_t* anchors = nullptr;         // [sequences]
     const ops::DraftPathRow* rows = nullptr;  // [sequences]
     int32_t* drafts = nullptr;                // [sequences, steps] out
+    int32_t* candidates = nullptr;            // [sequences, steps, selector_top_k] out; null: not asked for
+    float* probabilities = nullptr;           // likewise
     int64_t steps = 0;                        // drafts of each that are wanted
   };
 
@@ -86,6 +89,7 @@ class DFlash2Drafter final : public Drafter {
   // y = conv(x; side) with taps that `dynamic` gives.
   void convolve(Launcher& launcher, const ConvWeights& w, int64_t side, ConstMatrixView x, ConstMatrixView dynamic, MatrixView y) const;
   void run_paths(Launcher& launcher, const Block& block, ConstMatrixView hidden);
+  void hand_over(const Block& block, const DraftInput& input, int32_t* ids, int64_t stride);
 
   DFlash2Config config_;
   DFlash2Options options_;
@@ -99,6 +103,8 @@ class DFlash2Drafter final : public Drafter {
   Buffer logits_;
   std::vector<std::byte> staging_;
   std::vector<int32_t> drafted_;
+  std::vector<int32_t> candidates_;
+  std::vector<float> probabilities_;
   ConstMatrixView last_hidden_;
 };
 

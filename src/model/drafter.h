@@ -33,6 +33,13 @@ struct CommitInput {
   ConstMatrixView features;           // [rows, feature_layers * d], likewise; layers side by side
 };
 
+// What drafts are drawn from, in host memory: `top` candidates each, [sequences, stride, top] with the stride of the drafts; candidates
+// that there are not are -1, with probability 0.
+struct DraftProposals {
+  int32_t* tokens = nullptr;
+  float* probabilities = nullptr;
+};
+
 struct DraftInput {
   std::span<const ops::SequenceRows> sequences;  // one row each, at the anchor's position
   LaunchRows rows;                               // page tables reach behind the last drafted position
@@ -41,6 +48,9 @@ struct DraftInput {
   // [sequences], host: how the target will draw the first drafted position; the following ones likewise. It draws with noise that is keyed
   // by seed, position and column, so a drafter that draws with the same noise agrees more often than one that takes the most likely token.
   std::span<const ops::SamplingRow> sampling;
+  // Where drafts are to be judged by what they were drawn from (speculate/acceptance.h): out. They are then drawn with noise that tells
+  // nothing of the target's. Null: they are guesses, as above.
+  const DraftProposals* proposals = nullptr;
 };
 
 class Drafter {
@@ -51,6 +61,8 @@ class Drafter {
   // Weights, and scratch beside the target's.
   virtual int64_t weight_bytes() const = 0;
   virtual int64_t workspace_bytes() const = 0;
+  // Candidates of a draft, where it can say what it draws from; 0: it cannot.
+  virtual int32_t proposal_tokens() const { return 0; }
 
   virtual void commit(const CommitInput& input) = 0;
   // ids [sequences, stride] in host memory: counts[i] tokens of row i are written, all of the vocabulary; a negative one says that

@@ -74,7 +74,8 @@ void HostSampling::sample(const ops::SampleParams& host) {
                   .ids = reinterpret_cast<int32_t*>(device + ids_at),
                   .logprobs = reinterpret_cast<float*>(device + logprobs_at),
                   .top = reinterpret_cast<ops::TokenLogprob*>(device + top_at),
-                  .top_stride = host.top_stride});
+                  .top_stride = host.top_stride,
+                  .probabilities = host.probabilities});
   backend_->copy_to_host(staging_.data() + ids_at, device + ids_at, packing.bytes() - ids_at);
   std::memcpy(host.ids, staging_.data() + ids_at, static_cast<size_t>(m) * sizeof(int32_t));
   for (int64_t i = 0; i < m; ++i) {

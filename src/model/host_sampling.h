@@ -16,7 +16,7 @@ class HostSampling {
   // Both outlive this.
   HostSampling(Glm5Next& model, ops::Backend& backend) : model_(&model), backend_(&backend) {}
 
-  // All arrays but the logits are the host's. Waits for the device. Its memory grows to what the largest call needs.
+  // All arrays but the logits and the probabilities are the host's. Waits for the device. Its memory grows to what the largest call needs.
   void sample(const ops::SampleParams& host);
 
  private:

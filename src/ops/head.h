@@ -63,6 +63,7 @@ struct SampleParams {
   float* logprobs = nullptr;          // [m] out, of the drawn token where the row asks; may be null if no row does
   TokenLogprob* top = nullptr;        // [m, top_stride] out, most likely first, ties to the lower id; likewise
   int32_t top_stride = 0;             // >= the largest `logprobs` of a row
+  float* probabilities = nullptr;  // [m, vocabulary] out: of rows with a temperature what they are drawn from, behind step 3; may be null
 };
 
 }  // namespace baton::ops

@@ -40,10 +40,7 @@ void Scheduler::complete(const Drawn& drawn) {
   memory_.complete(number);
   for (size_t i = 0; i < p.scores.size(); ++i)
     if (const Sequence& s = *p.scores[i]; s.state != State::kDraining)
-      events_.push_back({.request = s.request->id,
-                         .choice = s.choice,
-                         .score = static_cast<int32_t>(i),
-                         .usage = {s.request->prompt_tokens(), s.cached_tokens, 0, s.waited}});
+      events_.push_back({.request = s.request->id, .choice = s.choice, .score = static_cast<int32_t>(i), .usage = s.usage(0)});
   for (size_t i = 0; i < results; ++i) deliver(p.draws[i], drawn, i);
   for (const Planned::Shot& shot : p.shots) complete(shot);
   sweep();
@@ -112,7 +109,7 @@ void Scheduler::cache_pages(Sequence& s, int64_t computed) {
 }
 
 void Scheduler::tell_computed(const Sequence& s, int64_t computed) {
-  events_.push_back({.request = s.request->id, .computed = computed, .usage = {s.request->prompt_tokens(), s.cached_tokens, 0, s.waited}});
+  events_.push_back({.request = s.request->id, .computed = computed, .usage = s.usage(0)});
 }
 
 void Scheduler::activate(Sequence& fork) {
@@ -151,8 +148,12 @@ void Scheduler::deliver(const Planned::Source& from, const Drawn& drawn, size_t 
     const int32_t drafted = drawn.drafted.empty() ? 0 : drawn.drafted[draw];
     metrics_.speculation.add(drafted, count - 1);
     s.draft_length.observe(drafted, count - 1);
+    s.drafted_tokens += drafted;
   }
-  for (int32_t i = begin; i < end; ++i) deliver(s, drawn.tokens[static_cast<size_t>(i)], i);
+  for (int32_t i = begin; i < end; ++i) {
+    if (i < end - 1 && s.state != State::kDraining) ++s.accepted_tokens;
+    deliver(s, drawn.tokens[static_cast<size_t>(i)], i);
+  }
   cache_pages(s, s.completed_rows);
 }
 
@@ -166,11 +167,7 @@ void Scheduler::deliver(Sequence& s, int32_t token, int32_t index) {
   const speculate::End end = speculate::end_with(token, generated, {spec.min_tokens, s.max_drawn, spec.stop_tokens});
   if (end == speculate::End::kStop) return finish(s, FinishReason::kStop, token, index);
   if (end == speculate::End::kLength) return finish(s, FinishReason::kLength, token, index);
-  events_.push_back({.request = s.request->id,
-                     .choice = s.choice,
-                     .token = token,
-                     .draw = index,
-                     .usage = {s.request->prompt_tokens(), s.cached_tokens, generated, s.waited}});
+  events_.push_back({.request = s.request->id, .choice = s.choice, .token = token, .draw = index, .usage = s.usage(generated)});
 }
 
 // The choice's last event. Its memory follows when no launched cycle touches it: sweep().
@@ -207,7 +204,7 @@ void Scheduler::finish(Sequence& s, FinishReason reason, int32_t token, int32_t 
                      .draw = draw,
                      .reason = reason,
                      .last = r.unfinished == 0,
-                     .usage = {r.prompt_tokens(), s.cached_tokens, std::ssize(s.known()) - r.prompt_tokens(), s.waited}});
+                     .usage = s.usage(std::ssize(s.known()) - r.prompt_tokens())});
 }
 
 // Every choice that has not ended yet, the first one last.

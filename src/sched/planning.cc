@@ -110,13 +110,17 @@ void Scheduler::plan_decode(Cycle& cycle) {
       touch(*s);
       continue;
     }
-    const int64_t rows_at_hand = std::ssize(s->pages) * kPageUnits - (s->computed + s->drafts);
-    if (rows_at_hand <= 0) {
-      ++metrics_.stalled_rows;
-      continue;
+    int32_t drafts = drafts_for(*s);
+    // With all the pages that it will ever need, its rows end where the executor, which knows its place, ends them.
+    if (const int64_t held = std::ssize(s->pages) * kPageUnits; held < rows_limit(*s)) {
+      const int64_t rows_at_hand = held - (s->computed + s->drafts);
+      if (rows_at_hand <= 0) {
+        ++metrics_.stalled_rows;
+        continue;
+      }
+      drafts = static_cast<int32_t>(std::min<int64_t>(drafts, rows_at_hand - 1));
     }
     BATON_CHECK(s->tree_pages * kPageUnits <= s->computed);
-    const auto drafts = static_cast<int32_t>(std::min<int64_t>(drafts_for(*s), rows_at_hand - 1));
     cycle.rows.push_back({s->slot, static_cast<int32_t>(s->computed), 1 + drafts, kDrawnToken, kDrawnToken});
     if (options_.drafts > 0) wait_for_edge(*s, cycle.rows.back(), cycle);
     ++s->computed;

@@ -60,13 +60,16 @@ struct Sequence {
   int64_t last_cycle = 0;  // the last launched cycle that touches the sequence's memory
 
   int64_t cached_tokens = 0;
-  int64_t scored = 0;  // rows of the prompt whose scores are planned, if they are asked for
+  int64_t drafted_tokens = 0;   // verified for it
+  int64_t accepted_tokens = 0;  // of these, what became of its text
+  int64_t scored = 0;           // rows of the prompt whose scores are planned, if they are asked for
   speculate::DraftLength draft_length;
 
   // Prompt rows that have to run for their scores; a choice behind the first leaves them to it.
   int64_t rows_to_score() const;
 
   std::span<const int32_t> known() const;  // prompt and what was drawn, also before it is admitted
+  Usage usage(int64_t generated) const;
 };
 
 struct Request {
@@ -85,6 +88,14 @@ struct Request {
 };
 
 inline std::span<const int32_t> Sequence::known() const { return tokens.empty() ? request->spec.prompt : tokens; }
+inline Usage Sequence::usage(int64_t generated) const {
+  return {.prompt_tokens = std::ssize(request->spec.prompt),
+          .cached_tokens = cached_tokens,
+          .generated_tokens = generated,
+          .waited = waited,
+          .drafted_tokens = drafted_tokens,
+          .accepted_tokens = accepted_tokens};
+}
 
 inline int64_t Sequence::rows_to_score() const {
   return request->spec.sampling.prompt_logprobs >= 0 && choice == 0 ? request->prompt_tokens() - 1 : 0;

@@ -11,6 +11,7 @@ Generation::Generation(const Surroundings& around, Prepared prepared, std::share
       prompt_tokens_(static_cast<int64_t>(prepared_.spec.prompt.size())) {
   const auto choices = static_cast<size_t>(prepared_.spec.choices);
   outputs_.reserve(choices);
+  drafts_.resize(choices);
   for (size_t c = 0; c < choices; ++c) outputs_.emplace_back(prepared_.output);
   last_token_.resize(choices);
   if (prepared_.spec.sampling.prompt_logprobs >= 0) prompt_ = prepared_.spec.prompt;
@@ -46,8 +47,15 @@ void Generation::on_event(const sched::Event& event, float logprob, std::span<co
   id_ = event.request;  // start() may not know it yet
   cached_ = event.usage.cached_tokens;
   if (waited_ == 0) waited_ = event.usage.waited;
-  items_.push_back({event.choice, event.token, event.reason, event.last, logprob, static_cast<int32_t>(tops_.size()),
-                    static_cast<int32_t>(top.size()), Clock::now()});
+  items_.push_back({event.choice,
+                    event.token,
+                    event.reason,
+                    event.last,
+                    logprob,
+                    static_cast<int32_t>(tops_.size()),
+                    static_cast<int32_t>(top.size()),
+                    {event.usage.drafted_tokens, event.usage.accepted_tokens},
+                    Clock::now()});
   tops_.insert(tops_.end(), top.begin(), top.end());
   enqueue(lock);
 }
@@ -90,7 +98,7 @@ void Generation::on_problem(int32_t, const Error& error) {
 void Generation::on_refused(const Error& error) {
   std::unique_lock lock(mutex_);
   problem_ = error;
-  items_.push_back({0, -1, sched::FinishReason::kNone, true, 0, 0, 0, Clock::now()});
+  items_.push_back({0, -1, sched::FinishReason::kNone, true, 0, 0, 0, {}, Clock::now()});
   enqueue(lock);
 }
 
@@ -115,6 +123,7 @@ void Generation::run() {
   if (!prompt_.empty() && !over_) tell_prompt();
   bool last = false;
   for (const Item& item : taken_) {
+    drafts_[static_cast<size_t>(item.choice)] = item.drafts;
     take(item);
     last = last || item.last;
   }
@@ -251,6 +260,15 @@ api::Usage Generation::usage() const {
   for (const ChoiceOutput& o : outputs_) {
     u.completion += o.tokens();
     u.reasoning += o.reasoning_tokens();
+  }
+  Drafts all;
+  for (const Drafts& d : drafts_) {
+    all.drafted += d.drafted;
+    all.accepted += d.accepted;
+  }
+  if (all.drafted > 0) {
+    u.drafted = all.drafted;
+    u.accepted = all.accepted;
   }
   if (prepared_.timing) u.timing = timing();
   return u;

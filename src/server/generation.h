@@ -78,12 +78,16 @@ class Generation final : public engine::Sink, public OutputPool::Task, public st
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Drafts {
+    int64_t drafted = 0, accepted = 0;  // so far
+  };
   struct Item {
     int32_t choice, token;
     sched::FinishReason reason;
     bool last;
     float logprob;
     int32_t top_begin, top_count;
+    Drafts drafts;  // of the choice
     Clock::time_point at;
   };
   void enqueue(std::unique_lock<std::mutex>& lock);
@@ -120,6 +124,7 @@ class Generation final : public engine::Sink, public OutputPool::Task, public st
   std::vector<Item> taken_;
   std::vector<ops::TokenLogprob> taken_tops_;
   std::vector<ChoiceOutput> outputs_;
+  std::vector<Drafts> drafts_;  // by choice
   std::vector<Clock::time_point> last_token_;
   Clock::time_point started_, first_token_;
   int64_t cached_taken_ = 0, waited_taken_ = 0;

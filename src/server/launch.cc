@@ -14,6 +14,10 @@ void add(api::Usage& to, const api::Usage& more) {
   to.completion += more.completion;
   to.reasoning += more.reasoning;
   to.cached += more.cached;
+  if (more.drafted) {
+    to.drafted = to.drafted.value_or(0) + *more.drafted;
+    to.accepted = to.accepted.value_or(0) + more.accepted.value_or(0);
+  }
   if (!more.timing) return;
   // Prompts run side by side: the longest of each.
   const api::Timing longest = to.timing.value_or(api::Timing{});

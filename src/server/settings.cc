@@ -112,6 +112,8 @@ std::vector<Setting> make_table() {
        16},
       {"Engine", "speculative-draft-model-path", &S::speculative_draft_model, "Folder of the draft model of DFLASH"},
       {"Engine", "speculative-adaptive", &S::speculative_adaptive, "Draft fewer tokens where that gives more per time"},
+      {"Engine", "speculative-sampled-proposals", &S::speculative_sampled_proposals,
+       "Judge drafts of DFLASH by what they were drawn from; where there is a temperature, another text of the same distribution"},
       {"Engine", "tensor-parallel-size", &S::tensor_parallel, "Devices; more than one is not there yet", {"tp", "tp-size"}, {}, 1, 1},
       {"Engine", "data-parallel-size", &S::data_parallel, "Engines; more than one is not there yet", {"dp", "dp-size"}, {}, 1, 1},
       {"Engine", "disaggregation-mode", &S::disaggregation, "Roles of prefill and decode; apart is not there yet", {}, {"null"}},

@@ -52,6 +52,7 @@ struct Settings {
   int64_t speculative_draft_tokens = 0;  // likewise
   std::string speculative_draft_model;
   bool speculative_adaptive = false;
+  bool speculative_sampled_proposals = false;
   int64_t tensor_parallel = 1;
   int64_t data_parallel = 1;
   std::string disaggregation = "null";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/random.h"
 
 namespace baton::speculate {
 
@@ -37,6 +38,26 @@ Verdict judge(std::span<const float> target, const Proposal& proposal, int32_t d
     if (left < 0) break;
   }
   return {false, last};
+}
+
+Chances chances_of(uint64_t seed, int32_t position) {
+  constexpr uint32_t kStream = 2;  // 0 is the target's noise, 1 that of what is proposed
+  constexpr double kUnit = 0x1p-53;
+  const PhiloxBlock b = philox(seed, {0, static_cast<uint32_t>(position), kStream, 0});
+  const auto uniform = [](uint32_t low, uint32_t high) { return static_cast<double>((uint64_t{high} << 32U | low) >> 11U) * kUnit; };
+  return {uniform(b[0], b[1]), uniform(b[2], b[3])};
+}
+
+void judge_block(std::span<const int32_t> drafts, std::span<const Proposal> proposals, std::span<const float> targets,
+                 std::span<const Chances> chances, std::span<int32_t> drawn) {
+  BATON_CHECK(proposals.size() == drafts.size() && chances.size() == drafts.size() && drawn.size() == drafts.size() + 1);
+  if (drafts.empty()) return;
+  const size_t vocabulary = targets.size() / drafts.size();
+  for (size_t i = 0; i < drafts.size() && drawn[i] >= 0; ++i) {
+    const auto target = targets.subspan(i * vocabulary, vocabulary);
+    drawn[i] = judge(target, proposals[i], drafts[i], chances[i].accept, chances[i].redraw).token;
+    if (drawn[i] != drafts[i]) return;
+  }
 }
 
 }  // namespace baton::speculate

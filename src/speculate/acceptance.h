@@ -32,4 +32,16 @@ struct Verdict {
 // `accept`, `redraw`: independent and uniform in [0, 1).
 Verdict judge(std::span<const float> target, const Proposal& proposal, int32_t draft, double accept, double redraw);
 
+// Both uniforms of a place, which nothing else draws from.
+struct Chances {
+  double accept, redraw;
+};
+Chances chances_of(uint64_t seed, int32_t position);
+
+// A block of such drafts, drafts[i] of proposals[i], judged by targets [drafts, vocabulary]. `drawn`, one entry more: what the target draws
+// by itself; where a draft is judged its entry becomes the verdict, so that count_of() tells how many count. Nothing is judged behind a
+// draft that is not accepted, or where nothing could be drawn.
+void judge_block(std::span<const int32_t> drafts, std::span<const Proposal> proposals, std::span<const float> targets,
+                 std::span<const Chances> chances, std::span<int32_t> drawn);
+
 }  // namespace baton::speculate

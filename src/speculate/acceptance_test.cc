@@ -113,5 +113,91 @@ TEST(Residual, WhatTheTargetCannotDrawNeverComes) {
   for (const double u : {0.0, 0.5, 0.999999}) EXPECT_EQ(judge(p, {all, q}, 0, u, u).token, 1);
 }
 
+// Two places whose targets and proposals depend on the token before, over all drafts and all outcomes of four uniforms. Probabilities are
+// quarters, so that all thresholds lie on a grid of 12 points.
+TEST(Residual, BlocksAreExactlyTheTargetByEnumeration) {
+  constexpr int kCells = 12;
+  constexpr int32_t kTokens = 3;
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const Tokens all = {0, 1, 2};
+  using Rows = std::vector<std::vector<float>>;  // behind nothing, and behind each first token
+  const auto quarters = [&random](Rows& rows) {
+    rows.assign(1 + kTokens, std::vector<float>(kTokens, 0.0F));
+    for (auto& row : rows)
+      for (int i = 0; i < 4; ++i) row[random() % kTokens] += 0.25F;
+  };
+  const auto chances = [](int cell) { return Chances{(cell / kCells + 0.5) / kCells, (cell % kCells + 0.5) / kCells}; };
+  for (int round = 0; round < 6; ++round) {
+    Rows target, proposal;
+    quarters(target);
+    quarters(proposal);
+    double came[kTokens][kTokens] = {};
+    for (const int32_t a : all)
+      for (const int32_t b : all) {
+        const auto behind_a = static_cast<size_t>(1 + a);
+        const double q = double{proposal[0][static_cast<size_t>(a)]} * proposal[behind_a][static_cast<size_t>(b)];
+        if (q == 0) continue;
+        const Tokens drafts = {a, b};
+        const Proposal proposals[] = {{all, proposal[0]}, {all, proposal[behind_a]}};
+        std::vector<float> targets = target[0];
+        targets.insert(targets.end(), target[behind_a].begin(), target[behind_a].end());
+        for (int x = 0; x < kCells * kCells; ++x)
+          for (int y = 0; y < kCells * kCells; ++y) {
+            Tokens drawn = {9, 9, 9};
+            const Chances both[] = {chances(x), chances(y)};
+            judge_block(drafts, proposals, targets, both, drawn);
+            ASSERT_EQ(drawn[2], 9) << "behind the last draft the target draws by itself";
+            const double share = q / (kCells * kCells) / (kCells * kCells);
+            if (drawn[0] == a) {
+              came[a][drawn[1]] += share;
+            } else {  // the next token is the target's own, from what is behind this one
+              ASSERT_EQ(drawn[1], 9) << "judged behind a draft that was not accepted";
+              for (const int32_t next : all)
+                came[drawn[0]][next] += share * target[static_cast<size_t>(1 + drawn[0])][static_cast<size_t>(next)];
+            }
+          }
+      }
+    for (const int32_t a : all)
+      for (const int32_t b : all)
+        ASSERT_NEAR(came[a][b], double{target[0][static_cast<size_t>(a)]} * target[static_cast<size_t>(1 + a)][static_cast<size_t>(b)],
+                    1e-9)
+            << "round " << round << ", tokens " << a << ", " << b;
+  }
+}
+
+TEST(Residual, NothingIsJudgedWhereNothingCouldBeDrawn) {
+  const Tokens all = {0, 1};
+  const std::vector<float> q = {0, 1}, p = {0.5F, 0.5F, 1, 0};
+  const Proposal proposals[] = {{all, q}, {all, q}};
+  const Chances never[] = {{0.9, 0}, {0.9, 0}}, always[] = {{0.1, 0}, {0.1, 0}};
+  Tokens drawn = {-1, 0, 0};
+  judge_block(Tokens{1, 1}, proposals, p, always, drawn);
+  EXPECT_EQ(drawn, (Tokens{-1, 0, 0}));
+  drawn = {0, -2, 0};
+  judge_block(Tokens{1, 1}, proposals, p, always, drawn);
+  EXPECT_EQ(drawn, (Tokens{1, -2, 0}));
+  drawn = {1, 1, 1};
+  judge_block(Tokens{1, 1}, proposals, p, never, drawn);
+  EXPECT_EQ(drawn, (Tokens{0, 1, 1}));
+}
+
+TEST(Residual, ChancesAreUniformAndOfTheirPlaceAlone) {
+  double accept = 0, redraw = 0, both = 0;
+  constexpr int kPlaces = 20000;
+  for (int32_t i = 0; i < kPlaces; ++i) {
+    const Chances c = chances_of(7, i);
+    ASSERT_TRUE(c.accept >= 0 && c.accept < 1 && c.redraw >= 0 && c.redraw < 1);
+    accept += c.accept / kPlaces;
+    redraw += c.redraw / kPlaces;
+    both += c.accept * c.redraw / kPlaces;
+  }
+  EXPECT_NEAR(accept, 0.5, 0.01);  // five deviations
+  EXPECT_NEAR(redraw, 0.5, 0.01);
+  EXPECT_NEAR(both, 0.25, 0.01);
+  EXPECT_NE(chances_of(7, 1).accept, chances_of(8, 1).accept);
+}
+
 }  // namespace
 }  // namespace baton::speculate

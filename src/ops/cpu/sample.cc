@@ -91,6 +91,14 @@ int32_t draw(const float* logits, int64_t n, const Peak& peak, const SamplingRow
   return static_cast<int32_t>(best);
 }
 
+// Softmax of what reaches `least`; the rest is 0.
+void write_probabilities(const float* logits, int64_t n, const Peak& peak, float temperature, float least, float* out) {
+  std::fill_n(out, n, 0.0F);
+  double sum = 0;
+  for_each_reaching(logits, n, least, [&](int64_t i) { sum += out[i] = std::exp((logits[i] - peak.logit) / temperature); });
+  for_each_reaching(logits, n, least, [&](int64_t i) { out[i] = static_cast<float>(double{out[i]} / sum); });
+}
+
 // Log softmax at the drawn token, and at the most likely ones: `row.logprobs` of them, padded with {-1, -inf} beyond the vocabulary.
 void write_logprobs(const float* logits, int64_t n, const Peak& peak, int32_t token, int32_t k, float* logprob, ops::TokenLogprob* top,
                     Candidate* scratch) {
@@ -129,7 +137,11 @@ void sample_row(const SampleParams& p, int64_t r, const RowScratch& scratch) {
     logits = scratch.edited;
   }
   int32_t token = peak.token;
-  if (row.temperature > 0) token = draw(logits, n, peak, row, least_kept(logits, n, peak, row, scratch.filter));
+  if (row.temperature > 0) {
+    const float least = least_kept(logits, n, peak, row, scratch.filter);
+    token = draw(logits, n, peak, row, least);
+    if (p.probabilities != nullptr) write_probabilities(logits, n, peak, row.temperature, least, p.probabilities + r * n);
+  }
   p.ids[r] = token;
   if (row.logprobs < 0) return;
   BATON_CHECK_MSG(row.logprobs <= p.top_stride, "{} log-probabilities wanted, room for {}", row.logprobs, p.top_stride);

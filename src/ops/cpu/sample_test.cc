@@ -250,13 +250,17 @@ struct Drawn {
   std::vector<int32_t> ids;
   std::vector<float> logprobs;
   std::vector<ops::TokenLogprob> top;
+  std::vector<float> probabilities;
 };
 
 Drawn run_rows(OpRunner& runner, std::vector<float>& logits, const std::vector<ops::SamplingRow>& rows, int32_t top_stride) {
   const size_t m = rows.size();
-  Drawn out{std::vector<int32_t>(m, -9), std::vector<float>(m, -9), {m * static_cast<size_t>(top_stride), ops::TokenLogprob{-9, -9}}};
+  Drawn out{std::vector<int32_t>(m, -9),
+            std::vector<float>(m, -9),
+            {m * static_cast<size_t>(top_stride), ops::TokenLogprob{-9, -9}},
+            std::vector<float>(logits.size(), -9)};
   runner.run(runner.ops().sample, ops::SampleParams{view(logits, static_cast<int64_t>(m)), rows.data(), out.ids.data(), out.logprobs.data(),
-                                                    out.top.data(), top_stride});
+                                                    out.top.data(), top_stride, out.probabilities.data()});
   return out;
 }
 
@@ -321,6 +325,30 @@ void expect_plain_logprobs(const RandomRow& r, int32_t id, float logprob, const 
   }
 }
 
+// What the row is drawn from: none of what is filtered out, and the softmax of the rest.
+void expect_plain_probabilities(const RandomRow& r, int32_t id, const float* p) {
+  const size_t n = r.logits.size();
+  if (id < 0 || r.row.temperature == 0) {
+    for (size_t i = 0; i < n; ++i) ASSERT_EQ(p[i], -9) << "written where nothing is drawn with a temperature";
+    return;
+  }
+  const std::vector<double> l = plain_edits(r);
+  const double rounding = r.exact ? 0 : 1e-5;
+  const double possible = plain_least(l, r.row, {1e-5, rounding}) - rounding;
+  const double certain = plain_least(l, r.row, {-1e-5, -rounding}) + rounding;
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) {
+    sum += p[i];
+    const double expected = p[id] * std::exp((l[i] - l[static_cast<size_t>(id)]) / r.row.temperature);
+    if (l[i] < possible || l[i] == -INFINITY) {
+      ASSERT_EQ(p[i], 0) << "token " << i;
+    } else if (l[i] >= certain) {
+      ASSERT_NEAR(p[i], expected, 1e-4 * expected + 1e-30) << "token " << i;
+    }
+  }
+  EXPECT_NEAR(sum, 1, 1e-5);
+}
+
 // Any combination of options, against a naive form in double; and the same bits alone, in a batch, and on any number of threads.
 TEST(Sample, RandomRowsAreThoseOfTheNaiveForm) {
   OpRunner one(detect_isa(), 1);
@@ -346,6 +374,8 @@ TEST(Sample, RandomRowsAreThoseOfTheNaiveForm) {
       SCOPED_TRACE("row " + std::to_string(i));
       const ops::TokenLogprob* const top = &batch.top[i * static_cast<size_t>(top_stride)];
       expect_plain(rows[i], batch.ids[i]);
+      const float* const p = batch.probabilities.data() + i * static_cast<size_t>(n);
+      expect_plain_probabilities(rows[i], batch.ids[i], p);
       if (batch.ids[i] >= 0 && rows[i].row.logprobs >= 0) expect_plain_logprobs(rows[i], batch.ids[i], batch.logprobs[i], top);
       for (int64_t k = std::max(rows[i].row.logprobs, 0); k < top_stride; ++k) ASSERT_EQ(top[k].token, -9) << "written beyond logprobs";
       OpRunner& runner = i % 2 == 0 ? one : three;
@@ -353,6 +383,7 @@ TEST(Sample, RandomRowsAreThoseOfTheNaiveForm) {
       EXPECT_EQ(alone.ids[0], batch.ids[i]);
       EXPECT_EQ(std::memcmp(&alone.logprobs[0], &batch.logprobs[i], sizeof(float)), 0);
       EXPECT_EQ(std::memcmp(alone.top.data(), top, alone.top.size() * sizeof(ops::TokenLogprob)), 0);
+      EXPECT_TRUE(std::equal(alone.probabilities.begin(), alone.probabilities.end(), p));
     }
   }
 }

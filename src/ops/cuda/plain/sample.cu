@@ -186,7 +186,7 @@ void run_sample(ops::Context& ctx, const ops::SampleParams& p) {
 }  // namespace
 
 void register_sample(ops::OpTable& table) {
-  table.sample = {run_sample, [](const ops::SampleParams& p) { return p.logits.dtype == DType::kF32; },
+  table.sample = {run_sample, [](const ops::SampleParams& p) { return p.logits.dtype == DType::kF32 && p.probabilities == nullptr; },
                   [](const ops::Executor&, const ops::SampleParams& p) {
                     return align_up(p.logits.rows * p.logits.cols * int64_t{sizeof(float)}, kBufferAlignment);
                   }};
