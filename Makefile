@@ -37,7 +37,7 @@ help:
 	@echo 'make cuda    build with the CUDA backend (needs nvcc)'
 	@echo 'make fuzz    every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make storm   the whole server, of the thread sanitizer, under hundreds of clients of every kind (STORM_OPTIONS="--seconds 300")'
-	@echo 'make soak    every test SOAK_REPEATS=$(SOAK_REPEATS) times, ten million simulated requests, ten minutes of storm and of each fuzzer; for a free evening'
+	@echo 'make soak    every test SOAK_REPEATS=$(SOAK_REPEATS) times, the large forms of some, ten million simulated requests, ten minutes of storm and of each fuzzer; for a free evening'
 	@echo 'make bench   speed of the CPU backend beside the floor of this machine'
 	@echo 'make tidy    clang-tidy, slow'
 	@echo 'make clean   remove build/'
@@ -124,6 +124,8 @@ soak: build
 	@ctest --preset release --repeat until-fail:$(SOAK_REPEATS)
 	@$(BATON) simulate --seed $$(date +%s)000 --hours 1500 --coverage
 	@BATON_XGRAMMAR=$(CURDIR)/build/xgrammar tests/server/storm.py --seconds 300 --rounds 2
+	@BATON_PROMPTS=200 build/release/bin/engine.speculation_matrix_test
+	@BATON_DRAWS=100000 build/release/bin/engine.sampled_proposals_test
 	@BATON_XGRAMMAR=build/xgrammar build/release/bin/grammar_check --schemas 10000 --tools 3000
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600
 

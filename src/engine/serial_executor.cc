@@ -87,6 +87,7 @@ SerialExecutor::SerialExecutor(model::Glm5Next& model, ops::Backend& backend, co
       context_pages_((context_tokens + ops::kPageTokens - 1) / ops::kPageTokens), drafter_(std::move(drafter)),
       most_drafts_(drafter_ ? drafter_->needs().most_drafts : 0),
       proposal_tokens_(sampled_proposals && drafter_ ? drafter_->proposal_tokens() : 0),
+      ends_at_pages_(proposal_tokens_ > 0 && budget.snapshots > 0),
       tables_(static_cast<size_t>(budget.slots), std::vector<int32_t>(static_cast<size_t>(context_pages_), 0)),
       lengths_(static_cast<size_t>(budget.slots), 0), limits_(static_cast<size_t>(budget.slots), 0),
       last_tokens_(static_cast<size_t>(budget.slots), 0), sampling_(budget.slots, vocabulary), constraints_(budget.slots) {
@@ -269,7 +270,7 @@ void SerialExecutor::draft(const Cycle& cycle) {
     int32_t end = limits_[static_cast<size_t>(run.rows.slot)];
     if (run.rows.position < edge) end = std::min(end, edge);
     // What is drawn depends on where blocks end. States are left at page edges where there is room for them, so blocks end at all of these.
-    if (proposal_tokens_ > 0 && snapshots_.bytes() > 0) end = std::min(end, (run.rows.position / ops::kPageTokens + 1) * ops::kPageTokens);
+    if (ends_at_pages_) end = std::min(end, (run.rows.position / ops::kPageTokens + 1) * ops::kPageTokens);
     return speculate::drafts_that_fit(cycle.rows[i].count - 1, run.rows.position, end);
   };
   for (size_t i = 0; i < runs_.size(); ++i)

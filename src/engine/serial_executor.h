@@ -97,6 +97,7 @@ class SerialExecutor final : public CycleExecutor {
   std::unique_ptr<model::Drafter> drafter_;
   int32_t most_drafts_;
   int32_t proposal_tokens_;  // of each draft; 0: drafts are guesses
+  bool ends_at_pages_;       // blocks do, whatever the cycle says
   Buffer pages_, slots_, snapshots_, host_pages_, host_slots_;
   Buffer hidden_, features_;            // of the cycle's rows
   Buffer kept_hidden_, kept_features_;  // of those that count, for the drafter

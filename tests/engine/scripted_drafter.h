@@ -16,6 +16,7 @@ struct Script {
   // How many drafts to be right, of `count`, behind the anchor at a position; and how many to make at all.
   std::function<int32_t(int32_t position, int32_t count)> right;
   std::function<int32_t(int32_t position, int32_t count)> made;
+  std::vector<uint64_t> seeds{};  // of the texts' requests; empty: the first text that has the anchor in its place will do
 };
 
 class ScriptedDrafter final : public model::Drafter {
@@ -50,7 +51,7 @@ class ScriptedDrafter final : public model::Drafter {
       }
       const int32_t right = script_.right(at, count);
       const int32_t made = script_.made ? script_.made(at, count) : count;
-      const std::vector<int32_t>* text = find(at, input.anchors[i]);
+      const std::vector<int32_t>* text = find(at, input.anchors[i], input.sampling[i].seed);
       for (int32_t k = 0; k < count; ++k) {
         const auto next = static_cast<size_t>(at + 1 + k);
         const int32_t token = text != nullptr && next < text->size() ? (*text)[next] : 0;
@@ -61,9 +62,12 @@ class ScriptedDrafter final : public model::Drafter {
   void place(int64_t offset) { offset_ = offset; }
 
  private:
-  const std::vector<int32_t>* find(int32_t at, int32_t anchor) const {
-    for (const auto& text : script_.texts)
+  const std::vector<int32_t>* find(int32_t at, int32_t anchor, uint64_t seed) const {
+    for (size_t i = 0; i < script_.texts.size(); ++i) {
+      const auto& text = script_.texts[i];
+      if (!script_.seeds.empty() && script_.seeds[i] != seed) continue;
       if (static_cast<size_t>(at) < text.size() && text[static_cast<size_t>(at)] == anchor) return &text;
+    }
     return nullptr;
   }
 

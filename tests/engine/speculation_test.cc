@@ -98,9 +98,18 @@ TEST(Speculation, EveryLengthOfAcceptanceGivesTheSameText) {
   for (int32_t right = 0; right <= 7; ++right) {
     script.right = [right](int32_t, int32_t count) { return std::min(right, count); };
     World w(with(options(12), script), kFolder);
-    expect_equal(w.ask_all(all), wanted, fmt::format("{} right", right).c_str());
+    const std::vector<Answer> got = w.ask_all(all);
+    expect_equal(got, wanted, fmt::format("{} right", right).c_str());
     if (HasFatalFailure()) return;
     const speculate::Metrics m = w.metrics().speculation;
+    sched::Usage told;
+    for (const Answer& a : got) {
+      told.drafted_tokens += a.usage[0].drafted_tokens;
+      told.accepted_tokens += a.usage[0].accepted_tokens;
+      EXPECT_LE(a.usage[0].accepted_tokens, std::min(a.usage[0].drafted_tokens, a.usage[0].generated_tokens - 1));
+    }
+    EXPECT_EQ(told.drafted_tokens, m.drafted);
+    EXPECT_TRUE(right == 0 ? told.accepted_tokens == 0 : told.accepted_tokens > 0 && told.accepted_tokens <= m.accepted);
     EXPECT_GT(m.blocks_of[static_cast<size_t>(right) + 1], 0) << "no block of this length came";
     EXPECT_GT(m.drafted, 0);
   }
