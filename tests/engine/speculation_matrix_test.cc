@@ -24,7 +24,7 @@ constexpr int32_t kTogether = 32;
 struct Matrix {
   std::string folder = setting("BATON_MODEL", golden_dir("mtp"));
   std::string drafter = setting("BATON_DRAFTER", BATON_TEST_DATA "/drafters/dflash2");
-  size_t prompts = static_cast<size_t>(std::stoll(setting("BATON_PROMPTS", "3")));
+  size_t prompts = static_cast<size_t>(std::stoll(setting("BATON_PROMPTS", "2")));
   int64_t vocabulary = model::Checkpoint::open(folder)->config().vocab_size;
 
   LocalOptions options(int32_t running) const {
