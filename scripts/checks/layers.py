@@ -10,7 +10,7 @@ from .repository import CPP, Repository
 RANKS = {
     "base": 0,
     "tensor": 1, "text": 1, "http": 1, "evaluate": 1,
-    "ops": 2, "comm": 2, "api": 2,
+    "ops": 2, "comm": 2, "api": 2, "load": 2,
     "model": 3, "cache": 3, "speculate": 3,
     "plan": 4, "meter": 4, "sched": 4, "pd": 4, "transfer": 4,
     "engine": 5,

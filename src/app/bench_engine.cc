@@ -282,6 +282,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   group->require_subcommand(1);
   add_bench_cycle(*group, exit_code);
   add_bench_prefill(*group, exit_code);
+  add_bench_serve(*group, exit_code);
   add_bench_speculation(*group, exit_code);
   CLI::App* c = group->add_subcommand("engine", "Throughput by batch and shared prefix, and the host's time per cycle");
   CLI::Option* model = c->add_option("--model", a->model, "Checkpoint folder");

@@ -11,6 +11,7 @@ namespace baton::app {
 void add_bench(CLI::App& app, int& exit_code);
 void add_bench_cycle(CLI::App& group, int& exit_code);
 void add_bench_prefill(CLI::App& group, int& exit_code);
+void add_bench_serve(CLI::App& group, int& exit_code);
 void add_bench_speculation(CLI::App& group, int& exit_code);
 void add_chat(CLI::App& app, int& exit_code);
 void add_completion(CLI::App& app, int& exit_code);
