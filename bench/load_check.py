@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the load generator from outside: its figures beside those of the packets of the same run, and beside a client of its own kind in Python.
+"""Checks the load generator from outside: its figures beside the packets of the same run, and beside a client in Python.
 
-bench/load_check.py [--streams 8] [--requests 64] [--tokens 64] [--pace-us 4000]   starts tests' scripted_server; the packets need root and tcpdump
+bench/load_check.py [--streams 8] [--requests 64] [--tokens 64] [--pace-us 4000]   starts scripted_server; the packets need root and tcpdump
 bench/load_check.py --speed [--streams 400] [--tokens 400]                        pieces per second, and processor time of a piece
 bench/load_check.py --spread                                                      three runs of one load, and how far they differ
 
@@ -29,7 +29,8 @@ SCRIPTED = os.environ.get("BATON_SCRIPTED_SERVER", str(ROOT / "build/release/bin
 
 def start_server(folder, a):
     subprocess.run([sys.executable, str(ROOT / "tests/server/compose_model.py"), folder], check=True)
-    process = subprocess.Popen([SCRIPTED, folder, str(a.pace_us), "--port", "0", "--max-num-seqs", str(a.streams), "--log-requests", "false"],
+    process = subprocess.Popen([SCRIPTED, folder, str(a.pace_us), "--port", "0", "--max-num-seqs", str(a.streams),
+                                "--log-requests", "false"],
                                stderr=subprocess.PIPE, text=True)
     port = next(json.loads(line)["port"] for line in process.stderr if '"ready"' in line)
     threading.Thread(target=process.stderr.read, daemon=True).start()
@@ -106,16 +107,16 @@ def quantile(values, share):
     return values[low] + (values[min(low + 1, len(values) - 1)] - values[low]) * (at - low)
 
 
-def figures(requests):
+def figures(requests, tokens):
     ttft = [1e3 * (r["pieces"][0] - r["sent"]) for r in requests]
     itl = [1e3 * (b - a) for r in requests for a, b in zip(r["pieces"], r["pieces"][1:])]
-    tpot = [1e3 * (r["pieces"][-1] - r["pieces"][0]) / (len(r["pieces"]) - 1) for r in requests]
+    tpot = [1e3 * (r["pieces"][-1] - r["pieces"][0]) / (tokens - 1) for r in requests if len(r["pieces"]) > 1]
     e2e = [1e3 * (r["pieces"][-1] - r["sent"]) for r in requests]
     return {name: {"mean": sum(x) / len(x), **{f"p{p}": quantile(x, p / 100) for p in (50, 90, 99)}}
             for name, x in (("ttft", ttft), ("itl", itl), ("tpot", tpot), ("e2el", e2e))}
 
 
-def own_requests(report):
+def own_requests(report, tokens):
     """The report's requests in the same form; its figures have to follow from them."""
     requests = []
     for start, ttft, sent, gaps in zip(report["start_times"], report["ttfts"], report["sent_times"], report["itls"]):
@@ -123,7 +124,7 @@ def own_requests(report):
         for gap in gaps:
             pieces.append(pieces[-1] + gap)
         requests.append({"intended": start, "sent": sent, "pieces": pieces})
-    for key, row in figures([{**r, "sent": r["intended"]} for r in requests]).items():
+    for key, row in figures([{**r, "sent": r["intended"]} for r in requests], tokens).items():
         for name, value in row.items():
             if abs(value - report[f"{name}_{key}_ms"]) > 1e-6:
                 raise SystemExit(f"the report's {name}_{key}_ms is {report[f'{name}_{key}_ms']}, its requests say {value}")
@@ -157,12 +158,13 @@ def check_packets(a, port):
         seen = requests_of(file.name, port)
     if len(seen) != len(ours["ttfts"]):
         raise SystemExit(f"{len(seen)} requests in the packets, {len(ours['ttfts'])} in the report")
-    own = own_requests(ours)
-    worst = table(f"packets of {len(seen)} requests, since sent", figures(seen), figures(own))
+    own = own_requests(ours, a.tokens)
+    worst = table(f"packets of {len(seen)} requests, since sent", figures(seen, a.tokens), figures(own, a.tokens))
     # Request by request, in the order of their first bytes.
     first = [abs((r["pieces"][0] - r["sent"]) - (o["pieces"][0] - o["sent"])) * 1e3 for r, o in zip(seen, own)]
     last = [abs((r["pieces"][-1] - r["sent"]) - (o["pieces"][-1] - o["sent"])) * 1e3 for r, o in zip(seen, own)]
-    print(f"  request by request: TTFT differs by {max(first):.3f} ms at most ({quantile(first, 0.5):.3f} median), E2E by {max(last):.3f} ms")
+    print(f"  request by request: TTFT differs by {max(first):.3f} ms at most ({quantile(first, 0.5):.3f} median), E2E "
+          f"by {max(last):.3f} ms")
     return worst
 
 
@@ -200,7 +202,8 @@ def check_client(a, port):
         t.start()
     for t in threads:
         t.join()
-    return table(f"a Python client, {len(found)} requests", figures(found), figures(own_requests(ours)))
+    return table(f"a Python client, {len(found)} requests", figures(found, a.tokens),
+                 figures(own_requests(ours, a.tokens), a.tokens))
 
 
 def main():
@@ -222,8 +225,8 @@ def main():
                 ours = bench(a, port)
                 pieces = sum(len(gaps) + 1 for gaps in ours["itls"])
                 print(f"{pieces} pieces in {ours['duration']:.2f} s: {pieces / ours['duration']:.0f} a second; "
-                      f"{1e6 * ours['processor_seconds'] / pieces:.2f} us of processor time each, so {pieces / ours['processor_seconds']:.0f} "
-                      f"a second on one core")
+                      f"{1e6 * ours['processor_seconds'] / pieces:.2f} us of processor time each, so "
+                      f"{pieces / ours['processor_seconds']:.0f} a second on one core")
             elif a.spread:
                 bench(a, port, "--repeats", "3")
             else:

@@ -377,8 +377,8 @@ void add_sending_options(CLI::App& c, Arguments& a) {
       ->capture_default_str();
   c.add_flag("--disable-ignore-eos", a.keep_eos,
              "Let the model end its answers; otherwise ignore_eos is sent, and they are as long as asked");
-  c.add_flag("--ignore-eos", std::string("What is done anyway"));
-  c.add_flag("--disable-tqdm", std::string("Nothing: progress is drawn on a terminal only"));
+  c.add_flag("--ignore-eos", a.as_usual, "What is done anyway");
+  c.add_flag("--disable-tqdm", a.as_usual, "Nothing: progress is drawn on a terminal only");
   c.add_option("--temperature", a.temperature, "Of sampling")->check(between(0, 100, "a number from 0"))->capture_default_str();
   c.add_option("--extra-request-body,--extra-body", a.extra_body, "A JSON object whose members every body gets");
 }

@@ -48,6 +48,7 @@ struct BenchServeArguments {
   double ramp_start = 0, ramp_end = 0;
   int64_t repeats = 1, warmups = 1;
   bool keep_eos = false;
+  bool as_usual = false;  // of flags of other load generators that ask for what is done anyway
   double temperature = 0;
   std::string extra_body;
 

@@ -23,7 +23,7 @@ struct BlockSource {
   ConstMatrixView hidden;           // a row for each token; none: nothing is drawn
   std::span<const int32_t> drafts;  // one less
   // What each draft was drawn from; none: drafts are guesses, and count while they equal. Only with a temperature.
-  std::span<const speculate::Proposal> proposals;
+  std::span<const speculate::Proposal> proposals{};
 };
 
 class BlockDraws {

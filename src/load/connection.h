@@ -26,7 +26,7 @@ Result<Address> resolve(const std::string& host, uint16_t port);
 
 class Connection {
  public:
-  // What came of a step. kIdle: an answer is complete, and another request may follow. kOver: complete, and the connection is of no more use.
+  // What came of a step. kIdle: an answer is complete, and another request may follow. kOver: complete, and the connection is of no use.
   enum class State : uint8_t { kBusy, kIdle, kOver, kFailed };
   // A piece of the answer's body, and how long the kernel had had it (negative: it does not say).
   using OnBody = std::function<void(int status, std::string_view bytes, double lag_s)>;

@@ -1,4 +1,4 @@
-// Prompts as recipes: stretches of tokens that are drawn from a key when they are needed. Two stretches with one key are the same tokens, which
+// Prompts as recipes: stretches of tokens drawn from a key when they are needed. Two stretches with one key are the same tokens, which
 // is how prompts share prefixes, and 64K tokens take no memory before they are sent.
 #pragma once
 

@@ -27,7 +27,7 @@ struct Record {
   int64_t tokens() const { return output_tokens >= 0 ? output_tokens : static_cast<int64_t>(chunks.size()); }
   double ttft() const { return chunks.front() - intended; }
   double e2e() const { return chunks.back() - intended; }
-  // Between the first piece and the last, by the tokens behind the first, as vLLM's and SGLang's clients count. An answer in one piece has none.
+  // Between the first piece and the last, by the tokens behind it, as vLLM's and SGLang's clients do. An answer in one piece has none.
   bool has_tpot() const { return chunks.size() > 1 && tokens() > 1; }
   double tpot() const { return (chunks.back() - chunks.front()) / static_cast<double>(tokens() - 1); }
 };

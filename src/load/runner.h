@@ -1,6 +1,6 @@
 // Sends a workload to a server and records what comes: one thread, all connections non-blocking.
 //
-// Closed loop (no arrivals): as many conversations at once as `concurrency` says; the next begins when one ends. Open loop: conversations begin
+// Closed loop (no arrivals): as many conversations at once as `concurrency` says, the next when one ends. Open loop: conversations begin
 // at their arrivals, whatever the server does, and wait for a place if `concurrency` bounds them; the wait is part of their latencies.
 #pragma once
 

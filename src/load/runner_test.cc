@@ -1,4 +1,4 @@
-// Answers of every kind, whole, in pieces, cut and wrong; and runs against a server in this process. Nothing here depends on how long it takes.
+// Answers of every kind, whole, in pieces, cut and wrong; and runs against a server in this process. Nothing depends on how long it takes.
 #include "load/runner.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// From records to figures. Latencies count from when a request should have been sent, so that a generator that falls behind makes them longer,
+// From records to figures. Latencies count from when a request should have been sent, so that a generator falling behind makes them longer,
 // never shorter.
 #pragma once
 

@@ -17,7 +17,7 @@ struct TraceOptions {
   uint64_t seed = 0;
 };
 
-// Mooncake's format: {"timestamp": ms, "input_length": n, "output_length": m, "hash_ids": [...]}. Equal hash ids are equal tokens; what lies
+// Mooncake's format: {"timestamp": ms, "input_length": n, "output_length": m, "hash_ids": [...]}. Equal ids are equal tokens; what lies
 // behind the last one is the prompt's own. Messages say `where` and the line.
 Result<Workload> mooncake_trace(std::string_view text, const std::string& where, const TraceOptions& options);
 
