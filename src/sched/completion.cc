@@ -151,8 +151,9 @@ void Scheduler::deliver(const Planned::Source& from, const Drawn& drawn, size_t 
     s.drafted_tokens += drafted;
   }
   for (int32_t i = begin; i < end; ++i) {
-    if (i < end - 1 && s.state != State::kDraining) ++s.accepted_tokens;
-    deliver(s, drawn.tokens[static_cast<size_t>(i)], i);
+    const int32_t token = drawn.tokens[static_cast<size_t>(i)];
+    if (i > begin && token >= 0 && s.state != State::kDraining) ++s.accepted_tokens;
+    deliver(s, token, i);
   }
   cache_pages(s, s.completed_rows);
 }

@@ -67,7 +67,7 @@ struct Usage {
   int64_t generated_tokens = 0;  // of this choice; a stop token counts
   Time waited = 0;               // of this choice, from submission to its first admission
   int64_t drafted_tokens = 0;    // for this choice, verified
-  int64_t accepted_tokens = 0;   // of these, and of generated_tokens
+  int64_t accepted_tokens = 0;   // of generated_tokens, what drafts gave: all beyond one a cycle, so that the others count the cycles
 };
 
 // One token, an end, or both. A choice's events come in order; exactly one of them has a reason.

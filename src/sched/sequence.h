@@ -61,7 +61,7 @@ struct Sequence {
 
   int64_t cached_tokens = 0;
   int64_t drafted_tokens = 0;   // verified for it
-  int64_t accepted_tokens = 0;  // of these, what became of its text
+  int64_t accepted_tokens = 0;  // tokens of its text beyond one of each block
   int64_t scored = 0;           // rows of the prompt whose scores are planned, if they are asked for
   speculate::DraftLength draft_length;
 

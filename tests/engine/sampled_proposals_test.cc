@@ -49,7 +49,7 @@ std::vector<RequestSpec> with_temperature(size_t count, uint32_t seed) {
 }
 
 TEST(SampledProposals, ATextDependsOnItsRequestAlone) {
-  std::vector<RequestSpec> all = with_temperature(12, 31);
+  std::vector<RequestSpec> all = with_temperature(8, 31);
   for (size_t i = 0; i < all.size(); i += 4) all[i].max_tokens = 64 * 3 - std::ssize(all[i].prompt) % 64 + 1;  // ends at a page's end
   for (const int32_t snapshots : {7, 0}) {  // too few for all when they are asked again, and none
     std::vector<Answer> wanted;
@@ -67,7 +67,7 @@ TEST(SampledProposals, ATextDependsOnItsRequestAlone) {
       EXPECT_LT(m.accepted, m.drafted);
     }
     for (const bool plan_ahead : {false, true}) {
-      LocalOptions o = sampled(options(plan_ahead ? 12 : 5));
+      LocalOptions o = sampled(options(plan_ahead ? 8 : 3));
       o.plan_ahead = plan_ahead;
       o.snapshots = snapshots;
       o.prefill_tokens = plan_ahead ? 256 : 100;

@@ -103,12 +103,15 @@ TEST(Speculation, EveryLengthOfAcceptanceGivesTheSameText) {
     if (HasFatalFailure()) return;
     const speculate::Metrics m = w.metrics().speculation;
     sched::Usage told;
+    int64_t cycles = 0;
     for (const Answer& a : got) {
       told.drafted_tokens += a.usage[0].drafted_tokens;
       told.accepted_tokens += a.usage[0].accepted_tokens;
+      cycles += a.usage[0].generated_tokens - 1 - a.usage[0].accepted_tokens;
       EXPECT_LE(a.usage[0].accepted_tokens, std::min(a.usage[0].drafted_tokens, a.usage[0].generated_tokens - 1));
     }
     EXPECT_EQ(told.drafted_tokens, m.drafted);
+    EXPECT_EQ(cycles, m.blocks);
     EXPECT_TRUE(right == 0 ? told.accepted_tokens == 0 : told.accepted_tokens > 0 && told.accepted_tokens <= m.accepted);
     EXPECT_GT(m.blocks_of[static_cast<size_t>(right) + 1], 0) << "no block of this length came";
     EXPECT_GT(m.drafted, 0);
