@@ -39,11 +39,13 @@ class Bench(harness.ServerTest):
         before = self.server.metrics()
         r = self.measure("--num-prompts", "30", "--random-input-len", "40", "--random-output-len", "20", "--max-concurrency", "4",
                          "--num-warmups", "0", *LETTERS)
-        after = self.server.metrics()
+        # A client has its last event before the server has counted the request.
+        self.wait_until_idle()
 
         def grown(name):
-            return sum(v for k, v in after.items() if k.split("{")[0] == name) - sum(v for k,
-                       v in before.items() if k.split("{")[0] == name)
+            return sum(m * v for m, seen in ((1, self.server.metrics()), (-1, before)) for k, v in seen.items() if k.split("{")[0] == name)
+
+        self.wait_for(lambda: grown("baton_generation_tokens_total") >= 600 and grown("baton_prompt_tokens_total") >= 1200, "not counted")
 
         self.assertEqual((r["completed"], r["failed"], r["unsent"]), (30, 0, 0))
         self.assertEqual((r["total_input_tokens"], r["total_output_tokens"]), (1200, 600))
