@@ -167,8 +167,10 @@ void Relay::hand_on(std::string_view events) {
   finish(Ended::kClientGone);
 }
 
+// The event that is coming waits, too, and is handed on as a whole. Once the client has all before it, it may be as long as the bound.
 bool Relay::wants_more() {
-  if (stream_ == nullptr || stream_->unsent() < static_cast<size_t>(hub_->settings.stream_bytes) / 4) return true;
+  const size_t unsent = stream_ == nullptr ? 0 : stream_->unsent();
+  if (unsent == 0 || unsent + body_.size() < static_cast<size_t>(hub_->settings.stream_bytes) / 4) return true;
   ++hub_->totals.held_back;
   return false;
 }

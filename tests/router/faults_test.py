@@ -160,7 +160,7 @@ class Faults(fleet.FleetTest):
         self.idle(router, server)
 
     def test_a_slow_reader_holds_its_instance_back(self):
-        # At a pace: what comes at once and is more than the router's bound cuts a reader (docs/known-gaps.md, router-burst).
+        # At a pace: what comes at once comes as one event, which may be longer than the router's bound.
         server = self.instance("--max-stream-bytes", str(64 << 20), "--max-num-seqs", "8", pace_us=200)
         router = self.router(server)
         self.ready(router, 1)
@@ -180,6 +180,31 @@ class Faults(fleet.FleetTest):
                 got += part
         self.assertGreater(len(got), 4 << 20)
         self.idle(router, server)
+
+    def test_long_events_wait_for_a_slow_reader(self):
+        # Each fits the router's bound of 4 MiB, not together with what may wait before it.
+        events = [b"data: %s\n\n" % (b"x" * size) for size in (700 << 10, 3500 << 10)] * 6 + [b"data: [DONE]\n\n"]
+        instance = fleet.PlayedInstance(events)
+        self.addCleanup(instance.close)
+        router = self.router(instance)
+        self.ready(router, 1)
+        text = fleet.json.dumps(fleet.chat("a", stream=True)).encode()
+        got = []
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.settimeout(60)
+            slow.connect(("127.0.0.1", router.port))
+            slow.sendall(b"POST %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+                         % (fleet.CHAT.encode(), len(text), text))
+            self.wait_for(lambda: router.metrics()["baton_router_held_back_total"] > 0, "not held back", 30)
+            while part := slow.recv(1 << 16):
+                got.append(part)
+                time.sleep(0.0005)
+        got = b"".join(got)
+        self.assertEqual(got.count(b"data: "), len(events))
+        self.assertTrue(got.endswith(b"\r\n0\r\n\r\n"), got[-100:])
+        self.assertGreater(len(got), sum(map(len, events)))
+        self.idle(router)
 
     def test_a_storm_of_clients_that_go(self):
         seed = random.randrange(1 << 32)

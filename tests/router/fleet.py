@@ -1,5 +1,6 @@
 """Routers and instances as processes, and clients that see every byte."""
 import http.client
+import http.server
 import json
 import pathlib
 import socket
@@ -106,6 +107,43 @@ def get(port, path):
     answer = Answer(response, response.read())
     connection.close()
     return answer
+
+
+class PlayedInstance:
+    """An instance that answers every chat with the given events, as fast as they are taken."""
+
+    def __init__(self, events):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def do_POST(self):
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                try:
+                    for event in events:
+                        self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
+                    self.wfile.write(b"0\r\n\r\n")
+                except OSError:
+                    self.close_connection = True
+
+            def log_message(self, *_):
+                pass
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
 
 
 class FleetTest(harness.PatientTest):
