@@ -52,7 +52,7 @@ int64_t SerialExecutor::workspace_bytes(const model::Glm5Next& model, int64_t sl
   const int64_t row = model.config().hidden_size * dtype_bytes(model.numerics().activation);
   const auto layers = static_cast<int64_t>(drafter.feature_layers.size());
   const int64_t kept = drafter.most_drafts > 0 ? 1 + layers : 0;
-  return LaunchRowsBuffer::bytes(max_rows, slots, context_pages) + max_rows * row * (1 + layers + kept) +
+  return model::LaunchRowsBuffer::bytes(max_rows, slots, context_pages) + max_rows * row * (1 + layers + kept) +
          BlockDraws::bytes(model, slots * (1 + drafter.most_drafts), sampled_proposals);
 }
 
@@ -75,7 +75,7 @@ Result<std::unique_ptr<SerialExecutor>> SerialExecutor::create(model::Glm5Next& 
     BATON_ASSIGN(e->kept_hidden_, backend.allocate(rows));
     BATON_ASSIGN(e->kept_features_, backend.allocate(rows * layers));
   }
-  BATON_ASSIGN(e->arrays_, LaunchRowsBuffer::create(backend, model.options().max_rows, slots, e->context_pages_));
+  BATON_ASSIGN(e->arrays_, model::LaunchRowsBuffer::create(backend, model.options().max_rows, slots, e->context_pages_));
   BATON_ASSIGN(e->draws_, BlockDraws::create(model, backend, slots * (1 + e->most_drafts_), vocabulary, sampled_proposals));
   e->thread_ = std::thread([executor = e.get()] { executor->serve(); });
   return e;

@@ -16,11 +16,11 @@
 #include "cache/registry.h"
 #include "engine/block_draws.h"
 #include "engine/cycle_executor.h"
-#include "engine/launch_rows.h"
 #include "engine/slot_constraints.h"
 #include "engine/slot_sampling.h"
 #include "model/drafter.h"
 #include "model/glm5_next.h"
+#include "model/launch_rows.h"
 
 namespace baton::engine {
 
@@ -101,7 +101,7 @@ class SerialExecutor final : public CycleExecutor {
   Buffer pages_, slots_, snapshots_, host_pages_, host_slots_;
   Buffer hidden_, features_;            // of the cycle's rows
   Buffer kept_hidden_, kept_features_;  // of those that count, for the drafter
-  std::optional<LaunchRowsBuffer> arrays_;
+  std::optional<model::LaunchRowsBuffer> arrays_;
   std::optional<BlockDraws> draws_;
 
   std::vector<std::vector<int32_t>> tables_;  // by slot

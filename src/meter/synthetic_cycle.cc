@@ -1,7 +1,6 @@
 #include "meter/synthetic_cycle.h"
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 
 #include "ops/head.h"
@@ -9,7 +8,6 @@
 namespace baton::meter {
 namespace {
 
-constexpr int64_t kHeader = sizeof(ops::SequenceRows) / sizeof(int32_t);
 constexpr int64_t kSeedRows = 256;  // of one launch, at least
 
 int64_t pages_of(int64_t tokens) { return (tokens + ops::kPageTokens - 1) / ops::kPageTokens; }
@@ -34,7 +32,8 @@ model::ModelOptions SyntheticCycle::allow(model::ModelOptions o, const CycleShap
 }
 
 SyntheticCycle::SyntheticCycle(model::Glm5Next& model, ops::Backend& backend, const CycleShape& shape)
-    : model_(model), backend_(backend), shape_(shape), seed_tokens_(seed_tokens(shape.context)), pages_each_(pages_each(shape)) {}
+    : model_(model), backend_(backend), shape_(shape), seed_tokens_(seed_tokens(shape.context)), pages_each_(pages_each(shape)),
+      tables_(static_cast<size_t>(shape.sequences)) {}
 
 Result<std::unique_ptr<SyntheticCycle>> SyntheticCycle::create(model::Glm5Next& model, ops::Backend& backend, const CycleShape& shape) {
   BATON_CHECK(!shape.verify || shape.accepted <= shape.rows);
@@ -43,7 +42,9 @@ Result<std::unique_ptr<SyntheticCycle>> SyntheticCycle::create(model::Glm5Next& 
   const int64_t row = model.config().hidden_size * dtype_bytes(model.numerics().activation);
   BATON_ASSIGN(c->pages_, backend.allocate(n * c->pages_each_ * model.cache_layout().page_bytes));
   BATON_ASSIGN(c->slots_, backend.allocate(n * model.cache_layout().slot_bytes));
-  BATON_ASSIGN(c->inputs_, backend.allocate((3 * c->most_rows() + n * (kHeader + c->pages_each_)) * 4));
+  BATON_ASSIGN(c->inputs_, model::LaunchRowsBuffer::create(backend, c->most_rows(), n, c->pages_each_));
+  for (int64_t q = 0; q < n; ++q)
+    for (int64_t i = 0; i < c->pages_each_; ++i) c->tables_[static_cast<size_t>(q)].push_back(static_cast<int32_t>(q * c->pages_each_ + i));
   BATON_ASSIGN(c->folds_, backend.allocate(2 * n * 4));
   BATON_ASSIGN(c->hidden_, backend.allocate(c->most_rows() * row));
   if (const int64_t drawn = drawn_rows(shape); drawn > 0) {
@@ -78,36 +79,8 @@ MatrixView SyntheticCycle::hidden(int64_t rows) const {
   return {hidden_.data(), model_.numerics().activation, rows, d, d};
 }
 
-model::ForwardInput SyntheticCycle::upload(const std::vector<ops::SequenceRows>& sequences, const std::vector<int32_t>& ids) {
-  const auto m = std::ssize(ids);
-  const auto n = std::ssize(sequences);
-  std::vector<int32_t> staging(static_cast<size_t>(3 * m + n * (kHeader + pages_each_)));
-  int32_t* const sequence = staging.data() + m;
-  int32_t* const owner = sequence + n * kHeader;
-  int32_t* const position = owner + m;
-  int32_t* const table = position + m;
-  std::copy(ids.begin(), ids.end(), staging.begin());
-  std::memcpy(sequence, sequences.data(), sequences.size() * sizeof(ops::SequenceRows));
-  for (int64_t q = 0; q < n; ++q) {
-    const ops::SequenceRows& s = sequences[static_cast<size_t>(q)];
-    for (int32_t i = 0; i < s.row_count; ++i) {
-      owner[s.row_begin + i] = static_cast<int32_t>(q);
-      position[s.row_begin + i] = s.position + i;
-    }
-    for (int64_t i = 0; i < pages_each_; ++i) table[q * pages_each_ + i] = static_cast<int32_t>(q * pages_each_ + i);
-  }
-  backend_.copy_to_device(inputs_.data(), staging.data(), std::ssize(staging) * 4);
-  const auto* device = reinterpret_cast<const int32_t*>(inputs_.data());
-  const auto at = [&](const int32_t* p) { return device + (p - staging.data()); };
-  model::ForwardInput input;
-  input.ids = device;
-  input.rows.batch = {.sequences = reinterpret_cast<const ops::SequenceRows*>(at(sequence)),
-                      .sequence_count = static_cast<int32_t>(n),
-                      .row_count = static_cast<int32_t>(m),
-                      .row_sequence = at(owner),
-                      .positions = at(position),
-                      .page_tables = at(table),
-                      .page_table_stride = static_cast<int32_t>(pages_each_)};
+model::ForwardInput SyntheticCycle::upload(std::span<const ops::SequenceRows> sequences, std::span<const int32_t> ids) {
+  model::ForwardInput input = inputs_->upload(sequences, ids, tables_);
   input.rows.pages = {pages_.data(), model_.cache_layout().page_bytes};
   input.rows.slots = {slots_.data(), model_.cache_layout().slot_bytes};
   return input;
@@ -120,7 +93,8 @@ void SyntheticCycle::compute_seed() {
     const int64_t rows = std::min(most_rows(), seed_tokens_ - done);
     std::vector<int32_t> ids(static_cast<size_t>(rows));
     for (int32_t& id : ids) id = static_cast<int32_t>(random() % static_cast<uint64_t>(model_.config().vocab_size));
-    model_.forward(upload({{0, static_cast<int32_t>(rows), static_cast<int32_t>(done), 0, 0}}, ids), hidden(rows));
+    const ops::SequenceRows first{0, static_cast<int32_t>(rows), static_cast<int32_t>(done), 0, 0};
+    model_.forward(upload({&first, 1}, ids), hidden(rows));
     done += rows;
   }
 }

@@ -9,9 +9,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "model/glm5_next.h"
+#include "model/launch_rows.h"
 
 namespace baton::meter {
 
@@ -49,8 +52,7 @@ class SyntheticCycle {
 
   void compute_seed();
   void spread();
-  // Page i of sequence q is page q * pages_each_ + i.
-  model::ForwardInput upload(const std::vector<ops::SequenceRows>& sequences, const std::vector<int32_t>& ids);
+  model::ForwardInput upload(std::span<const ops::SequenceRows> sequences, std::span<const int32_t> ids);
   int64_t most_rows() const { return model_.options().max_rows; }
   MatrixView hidden(int64_t rows) const;
 
@@ -60,7 +62,8 @@ class SyntheticCycle {
   const int64_t seed_tokens_;
   const int64_t pages_each_;
   Buffer pages_, slots_;
-  Buffer inputs_;    // ids | sequences | row_sequence | positions | page tables, of one launch
+  std::vector<std::vector<int32_t>> tables_;  // by sequence: page i of q is page q * pages_each_ + i
+  std::optional<model::LaunchRowsBuffer> inputs_;
   Buffer folds_;     // slots | counts
   Buffer hidden_;    // of all rows
   Buffer drawn_;     // hidden rows that are drawn from, where these are not all

@@ -2,10 +2,12 @@
 // single-prompt generation; an engine replaces it where requests come and go.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "model/glm5_next.h"
+#include "model/launch_rows.h"
 
 namespace baton::model {
 
@@ -49,24 +51,22 @@ class SequenceRunner {
   int64_t cache_bytes() const { return pages_.bytes() + slots_.bytes(); }
 
  private:
-  SequenceRunner(Glm5Next& model, ops::Backend& backend, int sequences, int64_t pages_per_sequence, int64_t max_rows)
-      : model_(&model), backend_(&backend), sequences_(sequences), pages_per_sequence_(pages_per_sequence), max_rows_(max_rows),
-        positions_(static_cast<size_t>(sequences)) {}
+  SequenceRunner(Glm5Next& model, ops::Backend& backend, int sequences, int64_t max_rows)
+      : model_(&model), backend_(&backend), sequences_(sequences), max_rows_(max_rows), positions_(static_cast<size_t>(sequences)),
+        tables_(static_cast<size_t>(sequences)) {}
 
-  // Uploads ids and the arrays of BatchView.
-  ForwardInput upload(std::span<const ops::SequenceRows> sequences, std::span<const int> owners, std::span<const int32_t> ids,
-                      Observer* observer);
+  ForwardInput upload(std::span<const ops::SequenceRows> sequences, std::span<const int32_t> ids, Observer* observer);
 
   Glm5Next* model_;
   ops::Backend* backend_;
   int sequences_;
-  int64_t pages_per_sequence_;
   int64_t max_rows_;
   std::vector<int64_t> positions_;
-  std::vector<int32_t> staging_;
+  std::vector<std::vector<int32_t>> tables_;  // pages, by sequence
   Buffer pages_;
   Buffer slots_;
-  Buffer inputs_;  // ids | sequences | row_sequence | positions | page tables
+  std::optional<LaunchRowsBuffer> inputs_;
+  Buffer fold_;  // slot | count
   Buffer hidden_;
   Buffer logits_;
   Buffer sampling_;

@@ -8,7 +8,7 @@
 
 #include "model/glm5_next.h"
 
-namespace baton::engine {
+namespace baton::model {
 
 class LaunchRowsBuffer {
  public:
@@ -17,8 +17,8 @@ class LaunchRowsBuffer {
 
   // `ids` of all rows; sequences without gaps. tables[slot]: pages of a sequence, as wide in the launch as the longest needs that goes on
   // for `reach` more positions. Valid until the next upload().
-  model::ForwardInput upload(std::span<const ops::SequenceRows> sequences, std::span<const int32_t> ids,
-                             const std::vector<std::vector<int32_t>>& tables, int64_t reach = 0);
+  ForwardInput upload(std::span<const ops::SequenceRows> sequences, std::span<const int32_t> ids,
+                      const std::vector<std::vector<int32_t>>& tables, int64_t reach = 0);
 
  private:
   explicit LaunchRowsBuffer(ops::Backend& backend) : backend_(&backend) {}
@@ -28,4 +28,4 @@ class LaunchRowsBuffer {
   std::vector<int32_t> staging_;
 };
 
-}  // namespace baton::engine
+}  // namespace baton::model

@@ -1,11 +1,11 @@
-#include "engine/launch_rows.h"
+#include "model/launch_rows.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "ops/batch.h"
 
-namespace baton::engine {
+namespace baton::model {
 namespace {
 
 constexpr int64_t kHeader = sizeof(ops::SequenceRows) / sizeof(int32_t);
@@ -23,8 +23,8 @@ Result<LaunchRowsBuffer> LaunchRowsBuffer::create(ops::Backend& backend, int64_t
   return b;
 }
 
-model::ForwardInput LaunchRowsBuffer::upload(std::span<const ops::SequenceRows> sequences, std::span<const int32_t> ids,
-                                             const std::vector<std::vector<int32_t>>& tables, int64_t reach) {
+ForwardInput LaunchRowsBuffer::upload(std::span<const ops::SequenceRows> sequences, std::span<const int32_t> ids,
+                                      const std::vector<std::vector<int32_t>>& tables, int64_t reach) {
   const auto n = std::ssize(sequences);
   const auto m = std::ssize(ids);
   int64_t width = 0;
@@ -51,7 +51,7 @@ model::ForwardInput LaunchRowsBuffer::upload(std::span<const ops::SequenceRows> 
   backend_->copy_to_device(device_.data(), id, static_cast<int64_t>(staging_.size() * sizeof(int32_t)));
 
   const auto* device = reinterpret_cast<const int32_t*>(device_.data());
-  model::ForwardInput input;
+  ForwardInput input;
   input.ids = device;
   input.rows.batch = {.sequences = reinterpret_cast<const ops::SequenceRows*>(device + (sequence - id)),
                       .sequence_count = static_cast<int32_t>(n),
@@ -63,4 +63,4 @@ model::ForwardInput LaunchRowsBuffer::upload(std::span<const ops::SequenceRows> 
   return input;
 }
 
-}  // namespace baton::engine
+}  // namespace baton::model
