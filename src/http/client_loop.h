@@ -1,8 +1,6 @@
 // Calls to many servers that do not wait: one thread, connections that are kept between calls, answers handed over as they come.
 #pragma once
 
-#include <sys/socket.h>
-
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -11,24 +9,11 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "http/client.h"
+#include "http/endpoint.h"
 #include "http/message.h"
 #include "http/tls.h"
 
 namespace baton::http {
-
-// A server with its address looked up, so that a call need not wait for that.
-struct Endpoint {
-  std::string host = {};
-  uint16_t port = 80;
-  bool tls = false;
-  sockaddr_storage address = {};
-  socklen_t address_bytes = 0;
-
-  // Waits for the system's resolver if the host is a name.
-  static Result<Endpoint> resolve(const Url& url);
-  std::string authority() const;  // "host:port" as the Host field has it
-};
 
 struct OutgoingCall {
   Endpoint endpoint;

@@ -1,0 +1,31 @@
+#include "http/endpoint.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+
+#include <cstring>
+#include <memory>
+
+namespace baton::http {
+
+Result<Endpoint> Endpoint::resolve(const Url& url) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int resolved = ::getaddrinfo(url.host.c_str(), std::to_string(url.port).c_str(), &hints, &found);
+  if (resolved != 0)
+    return Error{.kind = Error::Kind::kIo,
+                 .message = fmt::format("The name '{}' cannot be resolved ({}).", url.host, gai_strerror(resolved))};
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, freeaddrinfo);
+  Endpoint e{.host = url.host, .port = url.port, .tls = url.tls};
+  e.address_bytes = found->ai_addrlen;
+  std::memcpy(&e.address, found->ai_addr, found->ai_addrlen);
+  return e;
+}
+
+std::string Endpoint::authority() const {
+  return host.find(':') != std::string::npos ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+}  // namespace baton::http

@@ -1,0 +1,27 @@
+// A server to call.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "http/client.h"
+
+namespace baton::http {
+
+// With its address looked up, so that a call need not wait for that.
+struct Endpoint {
+  std::string host = {};
+  uint16_t port = 80;
+  bool tls = false;
+  sockaddr_storage address = {};
+  socklen_t address_bytes = 0;
+
+  // Waits for the system's resolver if the host is a name.
+  static Result<Endpoint> resolve(const Url& url);
+  std::string authority() const;  // "host:port" as the Host field has it
+};
+
+}  // namespace baton::http
