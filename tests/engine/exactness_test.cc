@@ -25,20 +25,11 @@ class EngineExactness : public ::testing::TestWithParam<Case> {
  protected:
   static LocalOptions options(int32_t running) {
     const Case& c = GetParam();
-    LocalOptions o;
+    LocalOptions o = small_options(running);
     if (const char* device = std::getenv("BATON_TEST_DEVICE"); device != nullptr && std::string(device) == "cuda")
       o.device = engine::Device::kCuda;
-    o.backend = {.threads = 2, .isa = cpu::detect_isa()};
     o.numerics.activation = c.activation;
     o.cache = {.activation = c.activation, .state = DType::kF32, .latent = c.cache, .index = c.cache};
-    o.context_tokens = 512;
-    o.running = running;
-    o.memory_bytes = int64_t{1} << 30;
-    o.pool_tokens = 512 * running;
-    o.snapshots = 16;
-    o.prefill_tokens = 256;
-    o.growth_tokens = 64;
-    o.snapshot_tokens = 64;
     return o;
   }
   static int64_t vocabulary() {

@@ -13,17 +13,8 @@ namespace {
 constexpr const char* kFolder = "mtp";
 
 LocalOptions options(int32_t running) {
-  LocalOptions o;
-  o.backend = {.threads = 2, .isa = cpu::detect_isa()};
-  o.numerics.activation = DType::kF32;
-  o.context_tokens = 512;
-  o.running = running;
-  o.memory_bytes = int64_t{1} << 30;
-  o.pool_tokens = 512 * running;
+  LocalOptions o = small_options(running);
   o.snapshots = 2 * running + 8;
-  o.prefill_tokens = 256;
-  o.growth_tokens = 64;
-  o.snapshot_tokens = 64;
   return o;
 }
 

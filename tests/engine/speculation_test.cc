@@ -16,21 +16,6 @@ namespace {
 
 constexpr const char* kFolder = "mtp";
 
-LocalOptions options(int32_t running) {
-  LocalOptions o;
-  o.backend = {.threads = 2, .isa = cpu::detect_isa()};
-  o.numerics.activation = DType::kF32;
-  o.context_tokens = 512;
-  o.running = running;
-  o.memory_bytes = int64_t{1} << 30;
-  o.pool_tokens = 512 * running;
-  o.snapshots = 16;
-  o.prefill_tokens = 256;
-  o.growth_tokens = 64;
-  o.snapshot_tokens = 64;
-  return o;
-}
-
 int64_t vocabulary() {
   static const int64_t v = model::Checkpoint::open(golden_dir(kFolder))->config().vocab_size;
   return v;
@@ -39,7 +24,7 @@ int64_t vocabulary() {
 std::vector<RequestSpec> specs(size_t count, uint32_t seed) { return make_specs(count, seed, vocabulary()); }
 
 // Without drafts; by itself, so that nothing can be owed to neighbours or caches.
-std::vector<Answer> plain(const std::vector<RequestSpec>& all, bool constrain = false, LocalOptions o = options(1)) {
+std::vector<Answer> plain(const std::vector<RequestSpec>& all, bool constrain = false, LocalOptions o = small_options(1)) {
   std::vector<Answer> answers;
   World w(o, kFolder);
   w.constrain = constrain;
@@ -97,7 +82,7 @@ TEST(Speculation, EveryLengthOfAcceptanceGivesTheSameText) {
   Script script{texts_of(all, wanted), {}, {}};
   for (int32_t right = 0; right <= 7; ++right) {
     script.right = [right](int32_t, int32_t count) { return std::min(right, count); };
-    World w(with(options(12), script), kFolder);
+    World w(with(small_options(12), script), kFolder);
     const std::vector<Answer> got = w.ask_all(all);
     expect_equal(got, wanted, fmt::format("{} right", right).c_str());
     if (HasFatalFailure()) return;
@@ -126,7 +111,7 @@ TEST(Speculation, RandomAcceptanceWithFormsRetractionAndReturnGivesTheSameText) 
   const Script script = at_random(texts_of(all, wanted), seed);
   int64_t retracted = 0;
   for (const int64_t host_bytes : {int64_t{0}, int64_t{64} << 20}) {
-    LocalOptions o = with(options(6), script);
+    LocalOptions o = with(small_options(6), script);
     o.pool_tokens = 8 * 64;  // three or four of the ten begin together and have no room to end together
     o.snapshots = 3;
     o.growth_tokens = 1;
@@ -161,10 +146,10 @@ TEST(Speculation, WhateverEndsATextEndsItInsideABlock) {
       s.prompt.resize(350 + i * 10, 3);
     }
   }
-  LocalOptions o = options(16);
+  LocalOptions o = small_options(16);
   o.context_tokens = 511 - 100;  // 411: no multiple of anything
   for (RequestSpec& s : all) s.prompt.resize(std::min<size_t>(s.prompt.size(), 400));
-  LocalOptions one = options(1);
+  LocalOptions one = small_options(1);
   one.context_tokens = o.context_tokens;
   const std::vector<Answer> wanted = plain(all, false, one);
   for (const int32_t right : {3, 7}) {
@@ -190,7 +175,7 @@ TEST(Speculation, ChoicesForkedFromOnePromptDraftEachForItself) {
     }
     const std::vector<Answer> wanted = plain(each);
     for (const std::string drafter : kDrafters) {
-      World w(with(options(4), drafter), kFolder);
+      World w(with(small_options(4), drafter), kFolder);
       const Answer got = w.ask(spec);
       for (size_t c = 0; c < 3; ++c) {
         EXPECT_EQ(got.tokens[c], wanted[c].tokens[0]) << "choice " << c << " of a prompt of " << length << ", " << drafter;
@@ -205,7 +190,7 @@ TEST(Speculation, WithDraftersColdAndWarmAloneAndTogetherAreWhatTheyAreWithout) 
     const std::vector<RequestSpec> all = specs(running == 1 ? 6 : 32, 25);
     const std::vector<Answer> wanted = plain(all);
     for (const std::string drafter : kDrafters) {
-      LocalOptions o = with(options(running), drafter);
+      LocalOptions o = with(small_options(running), drafter);
       o.snapshots = 2 * running + 8;  // a prompt's and an answer's of each: with fewer, going round evicts what comes next
       World w(o, kFolder);
       expect_equal(w.ask_all(all), wanted, fmt::format("{}, cold, {} at once", drafter, running).c_str());
@@ -222,7 +207,7 @@ TEST(Speculation, ChunksStepsAndPlanningAheadDoNotMatter) {
   const std::vector<RequestSpec> all = specs(10, 26);
   const std::vector<Answer> wanted = plain(all, true);
   for (const int64_t budget : {5, 64, 100}) {
-    LocalOptions o = with(options(5), budget == 64 ? "DFLASH" : "NEXTN", 1 + static_cast<int32_t>(budget % 7));
+    LocalOptions o = with(small_options(5), budget == 64 ? "DFLASH" : "NEXTN", 1 + static_cast<int32_t>(budget % 7));
     o.prefill_tokens = budget;
     o.plan_ahead = budget != 64;
     o.speculation.adaptive = budget == 100;
@@ -236,7 +221,7 @@ TEST(Speculation, ChunksStepsAndPlanningAheadDoNotMatter) {
 TEST(Speculation, ThoseWhoAreCancelledLeaveTheOthersAsTheyAre) {
   const std::vector<RequestSpec> all = specs(12, 27);
   const std::vector<Answer> wanted = plain(all);
-  World w(with(options(6), "NEXTN"), kFolder);
+  World w(with(small_options(6), "NEXTN"), kFolder);
   std::vector<std::unique_ptr<GatheringSink>> sinks;
   std::vector<sched::RequestId> ids;
   for (const RequestSpec& s : all) {
@@ -264,7 +249,7 @@ TEST(Speculation, ThoseWhoAreCancelledLeaveTheOthersAsTheyAre) {
 
 // Each turn starts behind the answer of the one before, from a state that was left at a page edge, where a block ended for its sake.
 TEST(Speculation, TheNextTurnOfAConversationStartsBehindTheAnswer) {
-  World w(with(options(4), "NEXTN"), kFolder);
+  World w(with(small_options(4), "NEXTN"), kFolder);
   converse(w, specs(4, 29), [](const auto& now) { return plain(now); });
 }
 
@@ -367,7 +352,7 @@ TEST(Speculation, DraftsBehindAPrefixThatEndsAtAPageEdgeAreThoseOfAColdStart) {
       Drafted cold, warm;
       Blocks cold_b, cold_c, warm_b, warm_c;
       {
-        World w(recorded(with(options(2), drafter), cold), kFolder);
+        World w(recorded(with(small_options(2), drafter), cold), kFolder);
         b.cache_prompt = c.cache_prompt = false;
         w.ask(b);
         cold_b = taken(w, cold);
@@ -375,7 +360,7 @@ TEST(Speculation, DraftsBehindAPrefixThatEndsAtAPageEdgeAreThoseOfAColdStart) {
         cold_c = taken(w, cold);
       }
       {
-        World w(recorded(with(options(2), drafter), warm), kFolder);
+        World w(recorded(with(small_options(2), drafter), warm), kFolder);
         w.ask(a);
         w.ask(a);
         b.cache_prompt = c.cache_prompt = true;

@@ -16,6 +16,22 @@ using engine::LocalEngine;
 using engine::LocalOptions;
 using sched::RequestSpec;
 
+// For the golden checkpoints, in float: sequences of at most 512 tokens, small chunks, a snapshot at every page.
+inline LocalOptions small_options(int32_t running) {
+  LocalOptions o;
+  o.backend = {.threads = 2, .isa = cpu::detect_isa()};
+  o.numerics.activation = DType::kF32;
+  o.context_tokens = 512;
+  o.running = running;
+  o.memory_bytes = int64_t{1} << 30;
+  o.pool_tokens = 512 * running;
+  o.snapshots = 16;
+  o.prefill_tokens = 256;
+  o.growth_tokens = 64;
+  o.snapshot_tokens = 64;
+  return o;
+}
+
 // Every third token, another third at each step; over after a hundred.
 class ThirdForm final : public engine::Constraint {
  public:
