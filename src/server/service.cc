@@ -207,10 +207,15 @@ std::optional<ApiError> Service::form(Prepared& p) const {
     if (!matcher.ok()) return ApiError::of(matcher.error(), p.grammar_field);
     p.constraint = engine::constrain(std::move(*matcher));
   }
-  if (p.thinking_budget)
-    p.constraint =
-        limit_thinking({.close = model_.markup().id(text::Marker::kThinkEnd), .tokens = *p.thinking_budget, .columns = model_.columns()},
-                       std::move(p.constraint));
+  if (p.thinking_budget) {
+    const text::OutputMarkup& markup = model_.markup();
+    ThinkingBudget budget{.close = markup.id(text::Marker::kThinkEnd),
+                          .not_before = text::tool_markers(markup),
+                          .tokens = *p.thinking_budget,
+                          .columns = model_.columns()};
+    if (const int32_t open = markup.id(text::Marker::kThink); open >= 0) budget.not_after = {open};
+    p.constraint = limit_thinking(std::move(budget), std::move(p.constraint));
+  }
   return std::nullopt;
 }
 

@@ -9,17 +9,25 @@ using engine::Constraint;
 
 class LimitedThinking final : public Constraint {
  public:
-  LimitedThinking(const ThinkingBudget& budget, std::unique_ptr<Constraint> inner) : budget_(budget), inner_(std::move(inner)) {}
+  LimitedThinking(ThinkingBudget budget, std::unique_ptr<Constraint> inner) : budget_(std::move(budget)), inner_(std::move(inner)) {}
 
   size_t mask_words() const override { return (static_cast<size_t>(budget_.columns) + 31) / 32; }
 
   Result<Next> next(std::span<uint32_t> mask) override {
     if (thinking_ && thought_ >= budget_.tokens) {
       std::fill(mask.begin(), mask.end(), 0U);
-      mask[static_cast<size_t>(budget_.close) / 32] |= 1U << (static_cast<uint32_t>(budget_.close) % 32);
+      mask[word(budget_.close)] |= bit(budget_.close);
       return Next::kSome;
     }
-    return inner_ ? inner_->next(mask) : Result<Next>(Next::kAny);
+    Next next = Next::kAny;
+    if (inner_) {
+      BATON_ASSIGN(next, inner_->next(mask));
+    }
+    const std::vector<int32_t>& forbidden = thinking_ ? budget_.not_before : budget_.not_after;
+    if (next == Next::kOver || forbidden.empty()) return next;
+    if (next == Next::kAny) std::fill(mask.begin(), mask.end(), ~0U);
+    for (const int32_t token : forbidden) mask[word(token)] &= ~bit(token);
+    return Next::kSome;
   }
 
   Status accept(int32_t token) override {
@@ -54,6 +62,9 @@ class LimitedThinking final : public Constraint {
   }
 
  private:
+  static size_t word(int32_t token) { return static_cast<size_t>(token) / 32; }
+  static uint32_t bit(int32_t token) { return 1U << (static_cast<uint32_t>(token) % 32); }
+
   ThinkingBudget budget_;
   std::unique_ptr<Constraint> inner_;
   int64_t thought_ = 0;  // tokens, the closing one included
@@ -63,8 +74,8 @@ class LimitedThinking final : public Constraint {
 
 }  // namespace
 
-std::unique_ptr<Constraint> limit_thinking(const ThinkingBudget& budget, std::unique_ptr<Constraint> inner) {
-  return std::make_unique<LimitedThinking>(budget, std::move(inner));
+std::unique_ptr<Constraint> limit_thinking(ThinkingBudget budget, std::unique_ptr<Constraint> inner) {
+  return std::make_unique<LimitedThinking>(std::move(budget), std::move(inner));
 }
 
 }  // namespace baton::server

@@ -10,6 +10,11 @@ import harness
 class Model(harness.ServerTest):
     scripted = False
 
+    def token(self, text):
+        found = self.client.post(self.server.url + "/tokenize", cast_to=object, body={"prompt": text})
+        self.assertEqual(found["count"], 1, found)
+        return str(found["tokens"][0])
+
     def test_ready_within_a_second(self):
         log = next(e for e in self.server.log if e["message"] == "ready")
         self.assertLess(log["seconds"], 1)
@@ -57,8 +62,11 @@ class Model(harness.ServerTest):
         self.assertTrue(all(next(iter(e.values()))["logprob"] < 0 for e in entries[1:]))
 
     def test_thinking_budget(self):
-        answer = self.say("hello", max_completion_tokens=30, extra_body={"thinking_token_budget": 5})
-        self.assertLessEqual(answer.usage.completion_tokens_details.reasoning_tokens, 6)
+        # Also of a model that would think forever, and one that would think again as soon as it has ended.
+        think = self.token("<think>")
+        for bias in ({}, {self.token("</think>"): -100}, {think: 100}, {think: 100, self.token("</think>"): 100}):
+            answer = self.say("hello", seed=1, max_completion_tokens=30, logit_bias=bias, extra_body={"thinking_token_budget": 5})
+            self.assertLessEqual(answer.usage.completion_tokens_details.reasoning_tokens, 6, bias)
 
     @unittest.skipUnless(os.path.isdir(os.environ.get("BATON_XGRAMMAR", "")), "structured output is not available")
     def test_structured_output(self):
