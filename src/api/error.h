@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <variant>
 
 #include "base/result.h"
 
@@ -41,28 +39,8 @@ struct ApiError {
   bool operator==(const ApiError&) const = default;
 };
 
-// A value or an ApiError; as base's Result.
 template <class T>
-class [[nodiscard]] ApiResult {
- public:
-  ApiResult(T value) : state_(std::in_place_index<0>, std::move(value)) {}         // NOLINT(google-explicit-constructor)
-  ApiResult(ApiError error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
-
-  bool ok() const { return state_.index() == 0; }
-  explicit operator bool() const { return ok(); }
-  T& value() & { return std::get<0>(state_); }
-  const T& value() const& { return std::get<0>(state_); }
-  T&& value() && { return std::get<0>(std::move(state_)); }
-  T& operator*() & { return value(); }
-  const T& operator*() const& { return value(); }
-  T&& operator*() && { return std::move(*this).value(); }
-  T* operator->() { return &value(); }
-  const T* operator->() const { return &value(); }
-  const ApiError& error() const { return std::get<1>(state_); }
-
- private:
-  std::variant<T, ApiError> state_;
-};
+using ApiResult = Result<T, ApiError>;
 
 // The body of an answer that is an error. `request_id` is shown where the dialect has a place for it.
 std::string error_body(Dialect dialect, const ApiError& error, std::string_view request_id = {});
