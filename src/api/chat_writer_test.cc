@@ -8,6 +8,7 @@
 
 #include "api/event_samples.h"
 #include "api/json_text.h"
+#include "base/test_seed.h"
 
 namespace baton::api {
 namespace {

@@ -9,6 +9,7 @@
 #include "api/completion_writer.h"
 #include "api/event_samples.h"
 #include "api/tokenize.h"
+#include "base/test_seed.h"
 
 namespace baton::api {
 namespace {

@@ -43,6 +43,4 @@ inline TokenLogprobs random_logprob(std::mt19937& random) {
   return t;
 }
 
-inline uint32_t test_seed() { return std::random_device()(); }
-
 }  // namespace baton::api

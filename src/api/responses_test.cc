@@ -8,6 +8,7 @@
 
 #include "api/event_samples.h"
 #include "api/responses_writer.h"
+#include "base/test_seed.h"
 
 namespace baton::api {
 namespace {

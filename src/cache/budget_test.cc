@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "base/test_seed.h"
+
 namespace baton::cache {
 namespace {
 
@@ -127,8 +129,8 @@ TEST(Budget, AnExplicitPoolIsMetOrRefused) {
 }
 
 TEST(Budget, RandomRequestsNeverOverspend) {
-  const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "BATON_SEED=" << seed);
   std::mt19937_64 random(seed);
   for (int i = 0; i < 20'000; ++i) {
     const auto some = [&random](int64_t most) { return static_cast<int64_t>(random() % static_cast<uint64_t>(most)) + 1; };

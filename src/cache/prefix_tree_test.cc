@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "base/test_seed.h"
 #include "cache/snapshot_cache.h"
 
 namespace baton::cache {
@@ -263,8 +264,8 @@ class Model {
 };
 
 TEST(PrefixTreeProperty, RandomOperationsAgreeWithANaiveModel) {
-  const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "BATON_SEED=" << seed);
   Model model(seed);
   constexpr int kOperations = 1000000;
   for (int i = 0; i < kOperations; ++i) {

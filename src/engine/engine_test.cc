@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "base/test_seed.h"
 #include "engine/gathering_sink.h"
 #include "engine/token_executor.h"
 
@@ -80,9 +81,8 @@ TEST(Engine, SixtyFourRequestsOnFourSlotsAreAllServedInOrder) {
 }
 
 TEST(Engine, FiveThousandRequestsAbortedAtRandomStagesLeaveNothingBehind) {
-  const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
-  std::printf("seed %u\n", seed);
+  const uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "BATON_SEED=" << seed);
   std::mt19937 random(seed);
   const auto engine = engine_with(options_for(8, 30));
   std::vector<std::unique_ptr<GatheringSink>> sinks;
@@ -263,9 +263,8 @@ TEST(Engine, ARequestHearsTheLogprobsThatItAskedForAndNoOthers) {
 
 // Prompts whose log-probabilities are asked for, among others that fill the cache and the memory: each token's once, in order.
 TEST(Engine, PromptLogprobsComeOnceForEachTokenWhateverHappens) {
-  const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
-  std::printf("seed %u\n", seed);
+  const uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "BATON_SEED=" << seed);
   std::mt19937 random(seed);
   int64_t retracted = 0;
   for (int round = 0; round < 12; ++round) {
@@ -379,9 +378,8 @@ class SlowExecutor final : public CycleExecutor {
 };
 
 TEST(Engine, GoesAtAnyMomentAndEverybodyHearsOfTheEnd) {
-  const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
-  std::printf("seed %u\n", seed);
+  const uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "BATON_SEED=" << seed);
   std::mt19937 random(seed);
   for (int round = 0; round < 40; ++round) {
     const EngineOptions o = options_for(1 + static_cast<int32_t>(random() % 5), 12 + static_cast<int32_t>(random() % 20));

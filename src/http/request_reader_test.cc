@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "base/test_seed.h"
+
 namespace baton::http {
 namespace {
 
@@ -193,8 +195,8 @@ TEST(RequestReader, EverySplit) {
 
 // A long body in many chunks, cut at random.
 TEST(RequestReader, RandomCuts) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(fmt::format("seed {}", seed));
+  const unsigned seed = test_seed();
+  SCOPED_TRACE(fmt::format("BATON_SEED={}", seed));
   std::mt19937 random(seed);
   for (int run = 0; run < 200; ++run) {
     std::string body;

@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "base/test_seed.h"
 #include "http/listener.h"
 #include "http/raw_peer.h"
 
@@ -285,8 +286,8 @@ TEST(EventStream, GoneIsNotCalledForAnswersThatWereHandedOver) {
 
 // Clients come and go at random while threads write: nothing is lost for those who stay, nothing is left of those who went.
 TEST(EventStream, Churn) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(fmt::format("seed {}", seed));
+  const unsigned seed = test_seed();
+  SCOPED_TRACE(fmt::format("BATON_SEED={}", seed));
   std::mutex mutex;
   std::vector<std::shared_ptr<EventStream>> open;
   std::atomic<bool> stop = false;

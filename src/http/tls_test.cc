@@ -207,11 +207,12 @@ TEST_F(Tls, DisconnectsAndSlowReaders) {
   EXPECT_TRUE(eventually([&] { return gone == 1; }));
 
   // One that never reads: the call below waits for a go-ahead inside its callback.
-  std::atomic<bool> release = false;
+  std::atomic<bool> inside = false, release = false;
   std::string error;
   std::thread stuck([&] {
     Client c(client(*listener));
     const auto answer = c.stream({.target = "/hold"}, [&](std::string_view) {
+      inside = true;
       while (!release) std::this_thread::sleep_for(milliseconds(1));
       return true;
     });
@@ -220,6 +221,8 @@ TEST_F(Tls, DisconnectsAndSlowReaders) {
   exchange = next();
   ASSERT_NE(exchange, nullptr);
   stream = exchange->stream({});
+  EXPECT_TRUE(stream->write("data: 1\n\n"));
+  EXPECT_TRUE(eventually([&] { return inside.load(); }));
   const std::string event = "data: " + std::string(10'000, 'x') + "\n\n";
   int taken = 0;
   while (stream->write(event) && taken < 100'000) {

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "base/test_seed.h"
+
 namespace baton::pd {
 namespace {
 
@@ -78,8 +80,8 @@ TEST(Wire, ProblemsAreNamed) {
 }
 
 TEST(Wire, SpoiltBytesAreRefusedOrAnotherMessage) {
-  const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "BATON_SEED=" << seed);
   std::mt19937 random(seed);
   const std::vector<Envelope> all = one_of_each();
   for (int round = 0; round < 5000; ++round) {

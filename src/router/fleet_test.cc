@@ -8,17 +8,11 @@
 #include <random>
 #include <set>
 
+#include "base/test_seed.h"
 #include "router/prompt_blocks.h"
 
 namespace baton::router {
 namespace {
-
-uint64_t seed_of_run() {
-  const char* given = std::getenv("BATON_SEED");
-  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  fmt::print("BATON_SEED={}\n", seed);
-  return seed;
-}
 
 std::string chat(const std::string& text, const std::string& before = {}, const std::string& behind = {}) {
   return fmt::format(R"({{{}"messages":[{{"role":"user","content":"{}"}}]{}}})", before, text, behind);
@@ -43,7 +37,7 @@ TEST(PromptBlocks, OnlyThePromptCounts) {
 }
 
 TEST(PromptBlocks, AnyBytes) {
-  const uint64_t seed = seed_of_run();
+  const uint64_t seed = test_seed();
   std::mt19937_64 random(seed);
   const std::string alphabet = "{}[]\",:\\ a1\n";
   const std::string valid = chat(std::string(2000, 'z'), R"("a":{"b":["c"]},)");
@@ -179,7 +173,7 @@ TEST(Fleet, RegisteredInstancesComeAndGo) {
 
 // Against a plain model: what may be chosen, and that everything returns to zero.
 TEST(Fleet, RandomOperations) {
-  const uint64_t seed = seed_of_run();
+  const uint64_t seed = test_seed();
   for (uint64_t round = 0; round < 60; ++round) {
     std::mt19937_64 random(seed + round);
     const auto below = [&](uint64_t n) { return static_cast<int>(random() % n); };
@@ -233,7 +227,7 @@ TEST(Fleet, RandomOperations) {
                 std::find(tried.begin(), tried.end(), i) == tried.end())
               least = std::min(least, x.load());
           }
-          ASSERT_EQ(choice.has_value(), least != INT64_MAX) << "seed " << seed + round;
+          ASSERT_EQ(choice.has_value(), least != INT64_MAX) << "BATON_SEED=" << seed + round;
           if (!choice) break;
           const Instance& x = fleet.instances()[static_cast<size_t>(choice->instance)];
           ASSERT_EQ(x.health, Health::kReady);

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "base/test_seed.h"
 #include "sched/fake_device.h"
 
 namespace baton::sched {
@@ -218,10 +219,8 @@ SchedulerOptions narrow(uint64_t variant) {
 TEST(SchedulerProperty, RandomRequestsGetWhatTheyWouldGetAlone) {
   const char* wanted = std::getenv("BATON_STEPS");
   const int64_t steps = wanted != nullptr ? std::atoll(wanted) : 60'000;
-  const char* given = std::getenv("BATON_SEED");
-  const uint32_t seed = given != nullptr ? static_cast<uint32_t>(std::atoll(given)) : std::random_device{}();
+  const uint32_t seed = test_seed();
   SCOPED_TRACE(::testing::Message() << "BATON_SEED=" << seed);
-  std::printf("BATON_SEED=%u\n", seed);
   constexpr uint64_t kVariants = 30;
   int64_t retracted = 0, recomputed = 0, forks = 0, shots = 0, completed = 0, matched = 0, accepted = 0;
   for (uint64_t v = 0; v < kVariants; ++v) {

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "base/test_seed.h"
 #include "server/stop_scanner.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
@@ -72,8 +73,8 @@ OutputOptions chat(std::vector<std::string> stop = {}) {
 }
 
 TEST(StopScanner, FindsWhatASearchFinds) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const unsigned seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "BATON_SEED=" << seed);
   std::mt19937 random(seed);
   const auto word = [&](size_t most) {
     std::string w;

@@ -3,18 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <random>
+
+#include "base/test_seed.h"
 
 namespace baton::sim {
 namespace {
 
 // In worlds where everything goes wrong, no invariant is broken. Other worlds every time; BATON_SEED and BATON_WORLDS choose them.
 TEST(Sweep, NoInvariantIsBroken) {
-  const char* given = std::getenv("BATON_SEED");
   const char* wanted = std::getenv("BATON_WORLDS");
-  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  const uint64_t seed = test_seed();
   const int64_t worlds = wanted != nullptr ? std::atoll(wanted) : 10;
-  std::printf("BATON_SEED=%lu\n", seed);
   for (int64_t i = 0; i < worlds; ++i) {
     WorldOptions o;
     o.seed = seed + static_cast<uint64_t>(i);

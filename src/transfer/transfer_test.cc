@@ -2,6 +2,7 @@
 
 #include <random>
 
+#include "base/test_seed.h"
 #include "transfer/in_process.h"
 
 namespace baton::transfer {
@@ -94,8 +95,8 @@ TEST(InProcess, PagesAndSlotPartsArriveWithTheirChecksums) {
 }
 
 TEST(InProcess, SendersOfOtherLayoutsMakeUpTheWhole) {
-  const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "BATON_SEED=" << seed);
   std::mt19937 random(seed);
   for (int round = 0; round < 50; ++round) {
     const auto cut = static_cast<int64_t>(1 + random() % 31);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/pair.h"
+#include "base/test_seed.h"
 #include "ops/cuda/open.h"
 
 namespace baton {
@@ -10,8 +11,8 @@ namespace {
 void expect_alike(void (*check)(pair::Pair&)) {
   const auto device = cuda::open_device({.host_visible = true, .plain = true});
   ASSERT_TRUE(device.ok());
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(fmt::format("seed {}", seed));
+  const unsigned seed = test_seed();
+  SCOPED_TRACE(fmt::format("BATON_SEED={}", seed));
   pair::Pair both(*device->backend, seed, cpu::Isa::kPlain);
   check(both);
   EXPECT_FALSE(both.findings().empty());

@@ -4,6 +4,7 @@
 #include <random>
 #include <regex>
 
+#include "base/test_seed.h"
 #include "engine/gathering_sink.h"
 #include "engine/grammar_constraint.h"
 #include "engine/token_executor.h"
@@ -35,9 +36,8 @@ std::vector<Form> forms() {
 }
 
 TEST(EngineGrammar, EveryChoiceIsWhatItsGrammarAllows) {
-  const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
-  std::printf("seed %u\n", seed);
+  const uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "BATON_SEED=" << seed);
   std::mt19937 random(seed);
   const auto c = text::compiler();
   SKIP_WITHOUT_LIBRARY(c);

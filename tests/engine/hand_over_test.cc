@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "base/random.h"
+#include "base/test_seed.h"
 #include "engine/split_engine.h"
 #include "engine/world.h"
 
@@ -225,8 +226,8 @@ TEST(HandOver, DecodeInstancesHoldACommonPrefixOnceEach) {
 
 // Lost, doubled and repeated messages, and pages for a few: everything takes longer, and nothing changes.
 TEST(HandOver, ABadNetworkAndLittleMemoryChangeNothing) {
-  const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "BATON_SEED=" << seed);
   std::vector<RequestSpec> all = specs(10, 33);
   for (RequestSpec& s : all) s.max_tokens = 200;  // long beside what a lost message costs, so that several decode at once
   const std::vector<Answer> wanted = unified(all);

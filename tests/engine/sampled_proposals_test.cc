@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/random.h"
+#include "base/test_seed.h"
 #include "engine/serial_executor.h"
 #include "engine/world.h"
 
@@ -135,8 +136,7 @@ TEST(SampledProposals, AHundredThousandDrawsOfTheExecutorPassAChiSquareTest) {
   constexpr int64_t kBlocks = 32, kDrafts = 3, kRounds = 1900;
   constexpr int32_t kTopK = 24;
   constexpr float kTemperature = 0.9F;
-  const uint32_t start = std::random_device{}();
-  std::printf("seed %u\n", start);
+  const uint32_t start = test_seed();
   const auto checkpoint = model::Checkpoint::open(golden_dir(kFolder));
   cpu::CpuBackend backend({.threads = 2, .isa = cpu::detect_isa()});
   model::ModelOptions o;
@@ -259,8 +259,7 @@ TEST(SampledProposals, WhatTheEngineSaysHasTheTargetsDistribution) {
   const char* const wanted = std::getenv("BATON_DRAWS");
   const int64_t requests = wanted != nullptr ? std::atoll(wanted) : 3000;
   constexpr size_t kTop = 4;
-  const uint32_t start = std::random_device{}();
-  std::printf("seed %u\n", start);
+  const uint32_t start = test_seed();
   RequestSpec spec;
   spec.prompt = {5, 77, 130};
   spec.max_tokens = 1;

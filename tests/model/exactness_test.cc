@@ -1,6 +1,7 @@
 // The promise of the CPU backend with float state: bits do not depend on chunking, batch, threads, verification or rollback.
 #include <random>
 
+#include "base/test_seed.h"
 #include "model/fixture.h"
 
 namespace baton::testing {
@@ -143,9 +144,9 @@ TEST_P(Exactness, MaterialiseFoldsWhatTheSlotsSay) {
 
 TEST_P(Exactness, VerifyAndFoldEqualTokenByTokenForRandomAcceptance) {
   TestModel m(setup());
-  const uint32_t seed = std::random_device{}();
+  const uint32_t seed = test_seed();
   RecordProperty("seed", static_cast<int>(seed));
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "BATON_SEED=" << seed);
   std::mt19937 random(seed);
   const int64_t v = m.model->config().vocab_size;
   const std::vector<int32_t> ids = tokens(200, seed, v);
@@ -190,8 +191,8 @@ TEST_P(Exactness, VerifyAndFoldEqualTokenByTokenForRandomAcceptance) {
 // A thousand patterns of acceptance: after each, state and window are those of decoding token by token.
 TEST(ExactnessOfFolds, AThousandRandomPatternsOfAcceptanceLeaveTheStateOfTokenByToken) {
   TestModel m(setup_for("tiny", DType::kF32));
-  const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "BATON_SEED=" << seed);
   std::mt19937 random(seed);
   const auto v = static_cast<uint64_t>(m.model->config().vocab_size);
   const auto same_states = [&m] {

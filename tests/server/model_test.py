@@ -86,7 +86,7 @@ class Model(harness.ServerTest):
     def test_a_forced_call(self):
         tools = [{"type": "function", "function": {"name": "pick", "parameters": {
             "type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}}}]
-        answer = self.say("hello", max_completion_tokens=200, tools=tools, tool_choice="required", parallel_tool_calls=False,
+        answer = self.say("hello", seed=1, max_completion_tokens=200, tools=tools, tool_choice="required", parallel_tool_calls=False,
                           extra_body={"thinking_token_budget": 3})
         call = answer.choices[0].message.tool_calls[0]
         self.assertEqual(call.function.name, "pick")
