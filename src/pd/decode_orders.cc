@@ -64,7 +64,7 @@ void DecodeEnd::device_failed(Time now) {
       abandon(o, OrderState::kFailed, now);
       if (o.state == OrderState::kNone) continue;
     }
-    zone_.forget_match(o.landing);
+    if (!planted(Bug::kMatchKeptOnFailure)) zone_.forget_match(o.landing);
   }
 }
 

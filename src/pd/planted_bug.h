@@ -18,6 +18,7 @@ enum class Bug : uint8_t {
   kFoldCountKept,          // the slot keeps the replay ring of the request before
   kEpochIgnored,           // a peer that was started again passes for the one before
   kBudgetBeforeLock,       // pages that the match is about to lock count as evictable
+  kMatchKeptOnFailure,     // what an order matched stays locked, and so stays cached, when the device fails
   kCount
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::array<const char*, kFaultKinds> kNames = {"loss",      "double", "delay",    "late-write",    "write-error",
                                                          "corrupt",   "cancel", "deadline", "crash-prefill", "crash-decode",
-                                                         "partition", "hang",   "slow",     "skew"};
+                                                         "partition", "hang",   "slow",     "skew",          "device"};
 
 bool left_out(uint32_t without, Fault f) { return (without >> static_cast<uint32_t>(f) & 1U) != 0; }
 
@@ -74,6 +74,13 @@ std::vector<Mishap> mishaps(uint64_t seed, const Climate& c, Time length, uint32
     m.victim = m.kind == Fault::kCrashPrefill ? prefill : m.kind == Fault::kCrashDecode || m.kind == Fault::kPartition ? decode : any;
     m.other = prefill;
     m.told = r.chance(0.3);
+    all.push_back(m);
+  }
+  Random devices(seed, 7);
+  for (int64_t i = 0; i < count / 2; ++i) {
+    Mishap m{.kind = Fault::kDevice};
+    m.at = devices.below(length);
+    m.victim = static_cast<int32_t>(devices.below(instances));
     all.push_back(m);
   }
   std::erase_if(all, [without](const Mishap& m) { return left_out(without, m.kind); });

@@ -28,6 +28,8 @@ enum class Fault : uint8_t {
   kSlow,       // a device takes many times longer
   // From the start.
   kSkew,  // clocks are hours apart and run at different rates
+  // At some time, to some instance, too.
+  kDevice,  // a cycle of its device fails, and nobody knows what it left behind
   kCount
 };
 inline constexpr auto kFaultKinds = static_cast<size_t>(Fault::kCount);

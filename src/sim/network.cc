@@ -75,7 +75,8 @@ void World::write(const Posted& posted, DecodeNode& to) {
   const bool alive = is_up(posted.from);
   auto* source = alive ? static_cast<PrefillNode*>(at(index(posted.from.instance)).node.get()) : nullptr;
   tally_.after_death += alive ? 0 : 1;
-  if (alive && !source->holds(w.job)) return fail("a write reads memory that its job has given back");
+  // A job that its device took with it is answered as failed when its writes are over, whatever they read.
+  if (alive && !source->holds(w.job) && !source->lost(w.job)) return fail("a write reads memory that its job has given back");
   const pd::PartLanded& notice = w.notice;
   tally_.late_landings += to.end().state(notice.landing) == pd::OrderState::kQuarantined ? 1 : 0;
   for (size_t i = 0; i < w.to_pages.size(); ++i) {
@@ -133,6 +134,11 @@ void World::happen(const Mishap& m) {
       n.slow_until = now_ + m.lasts;
       n.slowness = luck_.between(2, 30);
       trace("instance {} is {} times slower for {} ms", m.victim + 1, n.slowness, m.lasts / kMillisecond);
+      break;
+    case Fault::kDevice:
+      if (n.node == nullptr) return;
+      trace("the device of instance {} is about to fail", m.victim + 1);
+      n.node->break_device();
       break;
     default: BATON_CHECK(false);
   }

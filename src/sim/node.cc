@@ -26,9 +26,17 @@ void Node::launch() {
 }
 
 void Node::complete() {
-  const std::vector<int32_t> drawn = device_.run(launched_.front());
-  launched_.pop_front();
-  scheduler_->complete(drawn);
+  if (broken_ || scheduler_->failing()) {  // cycles behind one that failed go on with what it left
+    launched_.pop_front();
+    broken_ = false;
+    device_.spoil();
+    device_failed();
+    scheduler_->fail();
+  } else {
+    const std::vector<int32_t> drawn = device_.run(launched_.front());
+    launched_.pop_front();
+    scheduler_->complete(drawn);
+  }
   tell();
   pump();
 }
@@ -92,7 +100,7 @@ void DecodeNode::gone(pd::Process process) {
 // Who was retracted has been here longer than who waits for a prompt.
 void DecodeNode::pump() {
   while (true) {
-    end_.advance(local(), scheduler_->growing(), scheduler_->metrics().retracted == 0);
+    end_.advance(local(), scheduler_->growing(), scheduler_->metrics().retracted == 0 && !scheduler_->failing());
     if (end_.actions().empty()) break;
     std::vector<pd::DecodeAction> actions(std::make_move_iterator(end_.actions().begin()), std::make_move_iterator(end_.actions().end()));
     end_.clear_actions();
@@ -227,6 +235,7 @@ void PrefillNode::tell() {
       const sched::Scheduler::Holding h = scheduler_->holding(e.request);
       end_.computed(e.request, e.computed, h.cached_tokens, h.pages, h.slot);
     }
+    if (e.last && e.reason == sched::FinishReason::kFailed) lost_.insert(e.request);
     if (e.last && e.reason != sched::FinishReason::kStop) end_.failed(e.request);
   }
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_set>
 
 #include "pd/decode_end.h"
 #include "pd/prefill_end.h"
@@ -65,6 +66,8 @@ class Node {
   // Does whatever there is to do now, and sees to it that it will be called again.
   virtual void pump() = 0;
   virtual bool idle() const = 0;
+  // The next cycle that comes back has failed.
+  void break_device() { broken_ = true; }
   // The first thing found wrong; empty: nothing. `deep`: everything is recomputed.
   virtual std::string check(bool deep) const = 0;
 
@@ -77,6 +80,7 @@ class Node {
   void launch();  // cycles, as many as may be under way
   void wake_at(Time local_time);
   virtual void tell() = 0;  // the scheduler's events
+  virtual void device_failed() = 0;
   // What both kinds hold in common when nothing is left to do.
   std::string check_idle() const;
 
@@ -91,6 +95,7 @@ class Node {
   std::deque<sched::Cycle> launched_;
   sched::Cycle planning_;
   Time device_free_ = 0;
+  bool broken_ = false;
   Time wake_ = sched::kNever;  // by the world's clock
 };
 
@@ -111,6 +116,7 @@ class DecodeNode final : public Node {
 
  private:
   void tell() override;
+  void device_failed() override { end_.device_failed(local()); }
   void carry_out(pd::DecodeAction& action);
   void verify(const pd::Verify& v);
 
@@ -130,13 +136,16 @@ class PrefillNode final : public Node {
   std::string check(bool deep) const override;
   void written(pd::JobId job, int32_t part, bool ok, uint64_t checksum);
   bool holds(pd::JobId job) const { return scheduler_->find(job) != nullptr; }
+  bool lost(pd::JobId job) const { return lost_.contains(job); }  // it ended since the device failed
 
   const pd::PrefillEnd& end() const { return end_; }
 
  private:
   void tell() override;
+  void device_failed() override {}  // every job ends by an event of its own
   void carry_out(const pd::PrefillAction& action);
 
+  std::unordered_set<pd::JobId> lost_;
   pd::PrefillEnd end_;
 };
 

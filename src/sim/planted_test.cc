@@ -24,6 +24,7 @@ constexpr std::array kBugs = {
     std::pair{pd::Bug::kFoldCountKept, "stale fold count"},
     std::pair{pd::Bug::kEpochIgnored, "wrong epoch of a restarted peer"},
     std::pair{pd::Bug::kBudgetBeforeLock, "budget computed before locking"},
+    std::pair{pd::Bug::kMatchKeptOnFailure, "match kept when the device fails"},
 };
 static_assert(kBugs.size() + 1 == static_cast<size_t>(pd::Bug::kCount));
 

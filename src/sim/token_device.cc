@@ -133,6 +133,19 @@ void TokenDevice::run_rows(const sched::Rows& r, const sched::Cycle& c) {
   }
 }
 
+void TokenDevice::spoil() {
+  constexpr Prefix kSpoilt = 0xBAD;
+  for (auto* all : {&slots_, &host_slots_})
+    for (Slot& s : *all) {
+      s.content = {kSpoilt, s.content.length, kSpoilt, kSpoilt};
+      s.recorded = true;
+      s.record = -7;
+    }
+  for (auto* all : {&pages_, &host_pages_})
+    for (PageContent& p : *all) p.before = p.after = kSpoilt;
+  for (SlotContent& s : snapshots_) s.state = kSpoilt;
+}
+
 SlotContent TokenDevice::true_slot(int32_t slot) const {
   SlotContent c = slots_.at(static_cast<size_t>(slot)).content;
   c.state = slots_.at(static_cast<size_t>(slot)).true_state();

@@ -50,6 +50,9 @@ class TokenDevice {
   // `parts`: bits of pd::slot_part.
   void write_slot(int32_t slot, const SlotContent& content, uint32_t parts);
 
+  // What a failed cycle may leave behind: nothing that is there is what anybody was given.
+  void spoil();
+
   // The first thing that was not what its sequence had been given; empty: nothing yet.
   const std::string& problem() const { return problem_; }
 

@@ -1,6 +1,9 @@
 // The promise of the hand-over on the CPU with float state: prefill and decode apart give every request, to the bit of its
 // log-probabilities, what one engine gives it; only missing pages travel, the state always; decode computes no row of a prompt.
 #include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
 
 #include "base/random.h"
 #include "base/test_seed.h"
@@ -57,10 +60,28 @@ std::vector<Answer> unified(const std::vector<RequestSpec>& all, bool constrain 
   return answers;
 }
 
+std::vector<Answer> ask_all_of(engine::Engine& e, const std::vector<RequestSpec>& all, bool constrain = false) {
+  std::vector<std::unique_ptr<GatheringSink>> sinks;
+  for (const RequestSpec& s : all) {
+    sinks.push_back(std::make_unique<GatheringSink>(s.choices, true));
+    auto form = constrain && s.sampling.seed % 2 == 0 ? std::make_unique<ThirdForm>(vocabulary()) : nullptr;
+    EXPECT_TRUE(e.submit(s, *sinks.back(), std::move(form)).ok());
+  }
+  std::vector<Answer> answers;
+  for (const auto& sink : sinks) {
+    sink->wait();
+    EXPECT_FALSE(sink->refusal()) << sink->refusal()->message;
+    EXPECT_EQ(sink->choices()[0].ends, 1);
+    answers.push_back(answer_of(*sink));
+  }
+  return answers;
+}
+
 struct Apart {
   std::unique_ptr<SplitEngine> split;
   bool constrain = false;
 
+  explicit Apart(std::unique_ptr<SplitEngine> opened) : split(std::move(opened)) {}
   // Nothing is said twice unless `s` says when: where somebody is not woken, a test does not end.
   explicit Apart(const LocalOptions& o, SplitOptions s = {}) {
     if (!s.waits.has_value()) {
@@ -72,19 +93,7 @@ struct Apart {
     split = std::move(*opened);
   }
   std::vector<Answer> ask_all(const std::vector<RequestSpec>& all, int32_t decode = 0) {
-    std::vector<std::unique_ptr<GatheringSink>> sinks;
-    for (const RequestSpec& s : all) {
-      sinks.push_back(std::make_unique<GatheringSink>(s.choices, true));
-      auto form = constrain && s.sampling.seed % 2 == 0 ? std::make_unique<ThirdForm>(vocabulary()) : nullptr;
-      EXPECT_TRUE(split->decode(decode).engine().submit(s, *sinks.back(), std::move(form)).ok());
-    }
-    std::vector<Answer> answers;
-    for (const auto& sink : sinks) {
-      sink->wait();
-      EXPECT_FALSE(sink->refusal()) << sink->refusal()->message;
-      EXPECT_EQ(sink->choices()[0].ends, 1);
-      answers.push_back(answer_of(*sink));
-    }
+    std::vector<Answer> answers = ask_all_of(split->decode(decode).engine(), all, constrain);
     split->wait_idle();
     return answers;
   }
@@ -281,6 +290,95 @@ TEST(HandOver, WhoeverGoesLeavesNothing) {
     sinks[all.size()]->wait_tokens(0, 1);
   }
   for (const auto& sink : sinks) EXPECT_EQ(sink->choices()[0].ends, 1);
+}
+
+// Prompts of 100 tokens up, most of them short, every second with a beginning that another has; cold and warm. For a soak:
+// BATON_SOAK_PROMPTS, how many, then up to 8,000 tokens; BATON_SOAK_MODEL, a checkpoint; BATON_SOAK_DRAFTER, its DFlash2 drafter;
+// BATON_SOAK_IDS, a file of token ids that prompts are cut from.
+struct Soak {
+  std::string model = golden_dir(kFolder), drafter = BATON_TEST_DATA "/drafters/dflash2";
+  size_t prompts = 6;
+  double longest = 400;
+  std::vector<int32_t> ids;
+
+  Soak() {
+    const auto given = [](const char* name) { return std::getenv(name); };
+    if (const char* n = given("BATON_SOAK_PROMPTS")) prompts = std::strtoull(n, nullptr, 10), longest = 8000;
+    if (const char* m = given("BATON_SOAK_MODEL")) model = m;
+    if (const char* d = given("BATON_SOAK_DRAFTER")) drafter = d;
+    if (const char* f = given("BATON_SOAK_IDS")) {
+      std::ifstream file(f);
+      for (int32_t id = 0; file >> id;) ids.push_back(id);
+    }
+  }
+  std::vector<RequestSpec> specs(int64_t vocabulary_size) const {
+    std::mt19937 random(35);
+    std::vector<RequestSpec> all(prompts);
+    for (size_t i = 0; i < prompts; ++i) {
+      RequestSpec& s = all[i];
+      const double place = i == 0 ? 1 : static_cast<double>(random() % 1000) / 999;
+      const auto length = static_cast<size_t>(100 * std::pow(longest / 100, place * place));
+      if (i % 2 == 1) {
+        const std::vector<int32_t>& other = all[random() % i].prompt;
+        s.prompt.assign(other.begin(), other.begin() + static_cast<std::ptrdiff_t>(random() % std::min(other.size(), length)));
+      }
+      for (size_t at = ids.empty() ? 0 : random() % ids.size(); s.prompt.size() < length; ++at)
+        s.prompt.push_back(ids.empty() ? static_cast<int32_t>(random() % static_cast<uint64_t>(vocabulary_size)) : ids[at % ids.size()]);
+      s.max_tokens = 32;
+      s.sampling.logprobs = kLogprobs;
+      s.sampling.seed = i;
+      if (i % 4 == 1) s.sampling.temperature = 0.8F;
+    }
+    return all;
+  }
+  LocalOptions options(const std::string& with) const {
+    LocalOptions o = testing::options(4, with);
+    o.backend.threads = 2;
+    o.context_tokens = static_cast<int64_t>(longest) + 64;
+    o.pool_tokens = static_cast<int64_t>(prompts) * o.context_tokens / 2 + 4 * o.context_tokens;
+    o.snapshots = static_cast<int32_t>(2 * prompts) + 16;
+    o.prefill_tokens = 512;
+    o.memory_bytes = int64_t{6} << 30;
+    if (with == "DFLASH") o.speculation.draft_model = drafter;
+    return o;
+  }
+};
+
+TEST(HandOver, ManyPromptsOfAllLengthsGiveTheBitsOfOneEngine) {
+  const Soak soak;
+  const model::Checkpoint checkpoint = *model::Checkpoint::open(soak.model);
+  const std::vector<RequestSpec> all = soak.specs(checkpoint.config().vocab_size);
+  std::vector<Answer> wanted;
+  {
+    auto one = LocalEngine::open(checkpoint, soak.options("none"));
+    ASSERT_TRUE(one.ok()) << one.error().message;
+    wanted = ask_all_of((*one)->engine(), all);
+  }
+  int64_t tokens = 0;
+  for (const RequestSpec& s : all) tokens += std::ssize(s.prompt);
+  for (const std::string drafter : kDrafters) {
+    auto opened = SplitEngine::open(checkpoint, soak.options(drafter), {});
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    Apart a(std::move(*opened));
+    for (const char* what : {"cold", "warm"}) {
+      const transfer::Metrics before = a.sent();
+      const int64_t rows = a.prefill().scheduler.prefill_tokens;
+      expect_equal(a.ask_all(all), wanted, (drafter + ", " + what).c_str());
+      if (HasFatalFailure()) return;
+      const speculate::Metrics s = a.decode().scheduler.speculation;
+      std::printf(
+          "%s, %s: %zu prompts of %lld tokens, %lld rows computed by prefill, %lld by decode; pages %.3f MB, state %.3f MB; %lld of %lld "
+          "drafts right so far\n",
+          drafter.c_str(), what, all.size(), static_cast<long long>(tokens),
+          static_cast<long long>(a.prefill().scheduler.prefill_tokens - rows), static_cast<long long>(a.decode().scheduler.prefill_tokens),
+          static_cast<double>(a.sent().page_bytes - before.page_bytes) / 1e6,
+          static_cast<double>(a.sent().slot_bytes - before.slot_bytes) / 1e6, static_cast<long long>(s.accepted),
+          static_cast<long long>(s.drafted));
+      std::fflush(stdout);
+    }
+    EXPECT_EQ(a.decode().scheduler.prefill_tokens, 0);
+    EXPECT_EQ(a.decode().role.decode.mismatches + a.decode().role.decode.contradictions, 0);
+  }
 }
 
 TEST(HandOver, WhatIsNotThereYetIsRefused) {
