@@ -294,8 +294,9 @@ TEST(HandOver, WhoeverGoesLeavesNothing) {
 
 // Prompts of 100 tokens up, most of them short, every second with a beginning that another has; cold and warm. For a soak:
 // BATON_SOAK_PROMPTS, how many, then up to 8,000 tokens; BATON_SOAK_MODEL, a checkpoint; BATON_SOAK_DRAFTER, its DFlash2 drafter;
-// BATON_SOAK_IDS, a file of token ids that prompts are cut from.
+// BATON_SOAK_IDS, a file of token ids that prompts are cut from; BATON_SOAK_ALGORITHM, one of the drafters instead of all.
 struct Soak {
+  std::vector<std::string> drafters{std::begin(kDrafters), std::end(kDrafters)};
   std::string model = golden_dir(kFolder), drafter = BATON_TEST_DATA "/drafters/dflash2";
   size_t prompts = 6;
   double longest = 400;
@@ -306,6 +307,7 @@ struct Soak {
     if (const char* n = given("BATON_SOAK_PROMPTS")) prompts = std::strtoull(n, nullptr, 10), longest = 8000;
     if (const char* m = given("BATON_SOAK_MODEL")) model = m;
     if (const char* d = given("BATON_SOAK_DRAFTER")) drafter = d;
+    if (const char* a = given("BATON_SOAK_ALGORITHM")) drafters = {a};
     if (const char* f = given("BATON_SOAK_IDS")) {
       std::ifstream file(f);
       for (int32_t id = 0; file >> id;) ids.push_back(id);
@@ -356,7 +358,7 @@ TEST(HandOver, ManyPromptsOfAllLengthsGiveTheBitsOfOneEngine) {
   }
   int64_t tokens = 0;
   for (const RequestSpec& s : all) tokens += std::ssize(s.prompt);
-  for (const std::string drafter : kDrafters) {
+  for (const std::string& drafter : soak.drafters) {
     auto opened = SplitEngine::open(checkpoint, soak.options(drafter), {});
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     Apart a(std::move(*opened));
