@@ -53,6 +53,9 @@ Status InProcess::enter(Agent self, Memory memory) {
   std::map<std::pair<Agent, Agent>, Exchange::Route> routes;
   for (const auto& [other, transport] : exchange_.here_) {
     const Memory& theirs = transport->memory_;
+    if (memory.fingerprint != theirs.fingerprint)
+      return Error{Error::Kind::kInvalid, fmt::format("instances {} and {} have different models or cache types; start them with the same",
+                                                      self.instance, other.instance)};
     Exchange::Route there = Exchange::route(memory, theirs);
     if (!memory.page_runs.empty() && !theirs.page_runs.empty() && there.page.empty())
       return Error{Error::Kind::kInvalid,
@@ -105,6 +108,7 @@ void InProcess::progress() {
     const auto to = exchange_.here_.find(part.to);
     if (to == exchange_.here_.end()) {
       ++metrics_.failed;
+      ++metrics_.failures[static_cast<size_t>(Failure::kGone)];
       completions_.push_back({.tag = part.tag});
       continue;
     }

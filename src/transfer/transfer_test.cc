@@ -132,7 +132,11 @@ TEST(InProcess, WhoHasLeftGetsNothingAndNobodyWritesElsewhere) {
   EXPECT_FALSE(from.completions()[0].ok);
   EXPECT_EQ(b.pages[0], std::byte{0xEE});
   EXPECT_NE(from.post({.to = kSecond}).error().message.find("instance 2 (epoch 1) is not here"), std::string::npos);
+  EXPECT_EQ(from.metrics().failures[static_cast<size_t>(Failure::kGone)], 1);
   EXPECT_NE(other.enter(kThird, c.memory()).error().message.find("have nothing in common"), std::string::npos);
+  Memory of_another_model = a.memory();
+  of_another_model.fingerprint = 1;
+  EXPECT_NE(other.enter(kThird, of_another_model).error().message.find("different models"), std::string::npos);
 }
 
 }  // namespace

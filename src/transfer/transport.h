@@ -10,6 +10,7 @@
 // Threads: one at a time for a transport; only what on_event() is given is called from others.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -47,6 +48,8 @@ struct Memory {
   Region slots;
   std::vector<Run> page_runs;
   std::vector<SlotRun> slot_runs;
+  // What the bytes are of: a model and the types that it is kept in. Processes with different ones hand nothing over.
+  uint64_t fingerprint = 0;
 };
 
 struct Part {
@@ -73,12 +76,30 @@ struct Arrival {
   std::vector<std::byte> notice;
 };
 
+// Why a part failed.
+enum class Failure : uint8_t {
+  kGone,     // its receiver had left, or was parted with
+  kRefused,  // it could not be written: the connection or the device said so
+  kTooLong,  // it was not over in time
+  kCount
+};
+
 // Since it entered.
 struct Metrics {
-  int64_t parts = 0, failed = 0;  // posted parts that are over
-  int64_t page_bytes = 0;         // that it sent
+  int64_t parts = 0, failed = 0;                                            // posted parts that are over
+  std::array<int64_t, static_cast<size_t>(Failure::kCount)> failures = {};  // they sum up to `failed`
+  int64_t page_bytes = 0;                                                   // that it sent
   int64_t slot_bytes = 0;
-  int64_t arrived = 0;  // parts
+  int64_t arrived = 0;     // parts
+  int64_t waiting = 0;     // parts that are posted and not over
+  int64_t took_ns = 0;     // between post and the end, of all parts that went well together
+  int64_t slowest_ns = 0;  // of those
+  // Of transports between processes.
+  int64_t peers = 0;     // that can be posted to now
+  int64_t meetings = 0;  // that went well
+  int64_t meetings_failed = 0;
+  int64_t garbled = 0;      // notices that were none of ours
+  int64_t left_behind = 0;  // requests and connections that could not be ended in time, and were left to the system
 };
 
 class Transport {
@@ -88,7 +109,7 @@ class Transport {
   // Called, from any thread, when progress() has something to tell that came from outside. Set before enter().
   virtual void on_event(std::function<void()> notify) = 0;
 
-  // Once. kInvalid: the layouts of two processes have nothing in common. Memory outlives the stay.
+  // Once. kInvalid: two processes have different models, or nothing in common in their layouts. Memory outlives the stay.
   virtual Status enter(Agent self, Memory memory) = 0;
   // Nothing is written into its memory any more, nor read from it.
   virtual void leave() = 0;
