@@ -21,6 +21,8 @@ class DecodeRole final : public Role {
   Status submit(sched::RequestId id, sched::RequestSpec spec, sched::Time now) override;
   void cancel(sched::RequestId id, sched::Time now) override;
   void receive(std::span<const std::byte> message, sched::Time now) override;
+  void set_prefills(std::span<const pd::InstanceId> instances) override { end_->set_prefills(instances); }
+  void gone(pd::Process process, sched::Time now) override { end_->gone(process, now); }
   void advance(sched::Time now) override;
   bool busy() const override { return !end_->actions().empty(); }
   sched::Time next_wake() const override { return end_->next_wake(); }

@@ -107,6 +107,19 @@ void Engine::deliver(std::span<const std::byte> message) {
   mailed_.notify_one();
 }
 
+// There are few of these, and they count only once each.
+void Engine::set_prefills(std::vector<pd::InstanceId> instances) {
+  const std::lock_guard lock(mutex_);
+  mail_.emplace_back(Prefills{std::move(instances)});
+  mailed_.notify_one();
+}
+
+void Engine::gone(pd::Process process) {
+  const std::lock_guard lock(mutex_);
+  mail_.emplace_back(Gone{process});
+  mailed_.notify_one();
+}
+
 void Engine::wake() {
   {
     const std::lock_guard lock(mutex_);
@@ -197,6 +210,14 @@ void Engine::handle(const Delivered& m) {
   if (has_role()) role_->receive(m.message, now());
 }
 
+void Engine::handle(const Prefills& m) {
+  if (has_role()) role_->set_prefills(m.instances);
+}
+
+void Engine::handle(const Gone& m) {
+  if (has_role()) role_->gone(m.process, now());
+}
+
 void Engine::handle(Submit& m) {
   const int32_t logprobs = m.spec.sampling.logprobs;
   const Status taken = has_role() ? role_->submit(m.id, std::move(m.spec), now()) : scheduler_->submit(m.id, std::move(m.spec), now());
@@ -257,7 +278,12 @@ void Engine::tell(const CycleResult* result) {
     if (role_ == nullptr || !role_->takes(e, now())) tell(e, result);
   scheduler_->clear_events();
   if (role_) {
-    for (const sched::Event& e : role_->events()) tell(e, nullptr);
+    for (const sched::Event& e : role_->events()) {
+      const auto found = listeners_.find(e.request);
+      if (e.reason == sched::FinishReason::kFailed && found != listeners_.end())
+        found->second.sink->on_problem(e.choice, {Error::Kind::kIo, "no prefill instance has computed this prompt in time"});
+      tell(e, nullptr);
+    }
     role_->clear_events();
   }
   drop_constraints();

@@ -31,7 +31,7 @@ class Sink {
   // first event with a token. `top`: as many for each token as the request's prompt_logprobs, most likely first.
   virtual void on_prompt_logprobs([[maybe_unused]] int32_t first, [[maybe_unused]] std::span<const float> logprobs,
                                   [[maybe_unused]] std::span<const ops::TokenLogprob> top) {}
-  // Why the choice is about to end with kConstraint; its event follows.
+  // Why the choice is about to end with kConstraint, or with kFailed where that was not the device; its event follows.
   virtual void on_problem([[maybe_unused]] int32_t choice, [[maybe_unused]] const Error& error) {}
   // The request found the queue full: there are no events. The sink is never called again.
   virtual void on_refused(const Error& error) = 0;
@@ -70,6 +70,10 @@ class Engine {
 
   // What another instance says, from any thread. Where the mailbox is full it is lost, as it may be on its way.
   void deliver(std::span<const std::byte> message);
+  // Of a decode instance: the prefill instances that it may order from, from now on. From any thread; nothing without a role.
+  void set_prefills(std::vector<pd::InstanceId> instances);
+  // The process of another instance is known to be gone. From any thread; nothing without a role.
+  void gone(pd::Process process);
 
   // From any thread, waits for the engine thread.
   int32_t flush_cache();
@@ -100,7 +104,13 @@ class Engine {
   struct Delivered {
     std::vector<std::byte> message;
   };
-  using Message = std::variant<Submit, Cancel, Stop, Flush, Delivered>;
+  struct Prefills {
+    std::vector<pd::InstanceId> instances;
+  };
+  struct Gone {
+    pd::Process process;
+  };
+  using Message = std::variant<Submit, Cancel, Stop, Flush, Delivered, Prefills, Gone>;
 
   Engine(std::unique_ptr<CycleExecutor> executor, const EngineOptions& options, std::unique_ptr<sched::Scheduler> scheduler,
          std::unique_ptr<Role> role);
@@ -111,6 +121,8 @@ class Engine {
   void handle(const Stop& m) { scheduler_->stop(m.id, m.choice); }
   void handle(const Flush& m);
   void handle(const Delivered& m);
+  void handle(const Prefills& m);
+  void handle(const Gone& m);
   void cancel_now(sched::RequestId id);
   bool stop_now();
   bool has_role() const { return role_ != nullptr && !role_stopped_; }

@@ -19,6 +19,7 @@ class PrefillRole final : public Role {
   Status submit(sched::RequestId id, sched::RequestSpec spec, sched::Time now) override;
   void cancel(sched::RequestId id, sched::Time now) override;
   void receive(std::span<const std::byte> message, sched::Time now) override;
+  void gone(pd::Process process, sched::Time) override { end_.gone(process); }
   void advance(sched::Time now) override;
   bool busy() const override { return !end_.actions().empty(); }
   sched::Time next_wake() const override { return end_.next_wake(); }

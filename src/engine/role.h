@@ -56,6 +56,10 @@ class Role {
   virtual void cancel(sched::RequestId id, sched::Time now) = 0;
 
   virtual void receive(std::span<const std::byte> message, sched::Time now) = 0;
+  // Those that a decode instance may order from, from now on.
+  virtual void set_prefills(std::span<const pd::InstanceId>) {}
+  // Another process is known to be gone.
+  virtual void gone(pd::Process process, sched::Time now) = 0;
   // Does whatever there is to do; what that brings for the scheduler is planned next.
   virtual void advance(sched::Time now) = 0;
   // There is more to do now: advance() again before waiting.

@@ -18,6 +18,19 @@ void DecodeEnd::add_prefill(InstanceId instance) {
   peers_.push_back({.process = {instance, 0}, .tree = ApproximateTree(options_.remembered_pages)});
 }
 
+void DecodeEnd::set_prefills(std::span<const InstanceId> instances) {
+  for (Peer& p : peers_) p.closed = std::ranges::find(instances, p.process.instance) == instances.end();
+  for (const InstanceId i : instances) {
+    if (std::ranges::any_of(peers_, [i](const Peer& p) { return p.process.instance == i; })) continue;
+    const auto unused = std::ranges::find_if(peers_, [](const Peer& p) { return p.closed && p.open + p.quarantined == 0; });
+    Peer fresh{.process = {i, 0}, .tree = ApproximateTree(options_.remembered_pages)};
+    if (peers_.size() < kMostPeers)
+      peers_.push_back(std::move(fresh));
+    else if (unused != peers_.end())
+      *unused = std::move(fresh);
+  }
+}
+
 Status DecodeEnd::submit(RequestKey key, Request request, Time now) {
   BATON_CHECK_MSG(key != kNoRequest && !requests_.contains(key), "request {} was submitted twice", key);
   BATON_CHECK(request.tokens != nullptr && !request.tokens->empty());
@@ -82,6 +95,10 @@ void DecodeEnd::retry(OpenOrder& o, Time) {
 }
 
 void DecodeEnd::advance(Time now, int32_t keep_pages, bool may_order) {
+  if (std::ranges::any_of(peers_, is_there))
+    alone_since_ = kNever;
+  else if (alone_since_ == kNever)
+    alone_since_ = now;
   expire_waiting(now);
   for (OpenOrder& o : orders_)
     if (o.state != OrderState::kNone) advance_order(o, now);
@@ -98,11 +115,17 @@ void DecodeEnd::expire_waiting(Time now) {
     const Waiting& w = requests_.at(queue_[i]);
     if (w.request.deadline <= now)
       end_request(queue_[i], EndReason::kDeadline);
-    else if (now - w.since >= options_.most_wait)
+    else if (now - w.since >= options_.most_wait || now >= alone_until(w))
       end_request(queue_[i], EndReason::kFailed);
     else
       ++i;
   }
+}
+
+// When it has waited for long enough for anybody to order from.
+Time DecodeEnd::alone_until(const Waiting& w) const {
+  if (alone_since_ == kNever || options_.most_alone == kNever) return kNever;
+  return std::max(alone_since_, w.since) + options_.most_alone;
 }
 
 void DecodeEnd::advance_order(OpenOrder& o, Time now) {
@@ -131,6 +154,7 @@ void DecodeEnd::advance_order(OpenOrder& o, Time now) {
 }
 
 bool DecodeEnd::wants_ping(const Peer& p) const {
+  if (p.closed && p.open + p.quarantined == 0) return false;
   if (p.process.epoch == 0 || p.gone || p.silent) return true;
   return !queue_.empty() && p.granted <= p.opened;
 }
@@ -143,6 +167,7 @@ Time DecodeEnd::next_wake() const {
     const Waiting& w = requests_.at(key);
     at(w.request.deadline);
     after(w.since, options_.most_wait);
+    at(alone_until(w));
   }
   for (const OpenOrder& o : orders_) {
     if (o.state == OrderState::kNone) continue;
@@ -177,7 +202,7 @@ DecodeEnd::Peer* DecodeEnd::choose(const Waiting& w, int32_t& believed) {
   int64_t least = 0;
   const auto pages = (std::ssize(*w.request.tokens) + cache::kPageUnits - 1) / cache::kPageUnits;
   for (Peer& p : peers_) {
-    if (p.process.epoch == 0 || p.gone || p.silent || p.granted <= p.opened || p.quarantined >= options_.most_quarantined) continue;
+    if (!is_there(p) || p.granted <= p.opened || p.quarantined >= options_.most_quarantined) continue;
     const int32_t has = p.tree.match(w.keys);
     const int64_t cost = pages - has + p.owed_pages;
     if (best != nullptr && cost >= least) continue;

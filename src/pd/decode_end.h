@@ -46,6 +46,7 @@ struct DecodeOptions {
   Time order_limit = 120'000'000'000;  // for an order, whatever its process says
   Time linger = 2'000'000'000;         // in which the last writes of a process that is gone arrive
   Time most_wait = 300'000'000'000;    // in the queue
+  Time most_alone = kNever;            // likewise, while no prefill process is there to order from
 };
 
 enum class EndReason : uint8_t { kCancelled, kDeadline, kFailed };
@@ -83,6 +84,10 @@ class DecodeEnd {
   DecodeEnd(const DecodeOptions& options, LandingZone& zone);
 
   void add_prefill(InstanceId instance);
+  // Those that may be ordered from, from now on; who is new is added. What is open with others goes on. At most kMostPeers are known at
+  // once: more than that are left out until those that are gone are forgotten.
+  void set_prefills(std::span<const InstanceId> instances);
+  static constexpr size_t kMostPeers = 256;
 
   struct Request {
     Tokens tokens = {};
@@ -139,6 +144,7 @@ class DecodeEnd {
     Time next_ping = 0;
     bool silent = false;  // an order ran out of patience, and nothing was heard since
     bool gone = false;    // known to be; until the next epoch
+    bool closed = false;  // gets no orders: it is not among those that may
     int32_t open = 0;
     int32_t quarantined = 0;
     int64_t owed_pages = 0;
@@ -174,6 +180,8 @@ class DecodeEnd {
   void open_orders(Time now, int32_t keep_pages);
   Peer* choose(const Waiting& w, int32_t& believed);
   bool wants_ping(const Peer& p) const;
+  static bool is_there(const Peer& p) { return p.process.epoch != 0 && !p.gone && !p.silent && !p.closed; }
+  Time alone_until(const Waiting& w) const;
   bool open_order(RequestKey key, Waiting& w, Peer& p, int32_t believed, Time now, int32_t keep_pages);
 
   // decode_orders.cc: orders and messages
@@ -200,6 +208,7 @@ class DecodeEnd {
   std::deque<RequestKey> queue_;
   std::vector<OpenOrder> orders_;  // by slot
   Ticket next_ticket_ = 1;
+  Time alone_since_ = kNever;  // no prefill process is there; kNever: one is
   std::vector<DecodeAction> actions_;
   DecodeMetrics metrics_;
   Transitions<OrderState> transitions_;

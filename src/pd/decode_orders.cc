@@ -174,6 +174,7 @@ void DecodeEnd::verified(Ticket ticket, int32_t landing, std::span<const uint64_
   const Time waited = o.opened - request->second.since;
   requests_.erase(request);
   ++metrics_.landed;
+  metrics_.hand_over_ns += now - o.opened;
   actions_.emplace_back(Landed{o.request, std::move(o.landing), o.answer->reused_pages, waited, !planted(Bug::kFoldCountKept)});
   o.landing = {};
   settle(o, OrderState::kDone);

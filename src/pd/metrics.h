@@ -11,6 +11,7 @@ struct DecodeMetrics {
   int64_t waiting = 0, open = 0, quarantined = 0;  // now
   int64_t quarantined_pages = 0;                   // now
   int64_t pages_ordered = 0, pages_matched = 0;
+  int64_t hand_over_ns = 0;    // from an order to its landing, of all that landed together
   int64_t mismatches = 0;      // of checksums
   int64_t contradictions = 0;  // answers that cannot be true, such as parts that do not make up what was ordered
   int64_t stray_messages = 0;  // of other processes or tickets than an order is about; late ones, mostly
