@@ -14,8 +14,8 @@ RANKS = {
     "model": 3, "cache": 3, "speculate": 3,
     "plan": 4, "meter": 4, "sched": 4, "pd": 4, "transfer": 4,
     "engine": 5,
-    "server": 6, "router": 6,
-    "sim": 7,
+    "fleet": 6, "router": 6,
+    "server": 7, "sim": 7,
     "app": 8,
 }  # fmt: skip
 

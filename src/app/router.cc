@@ -41,7 +41,7 @@ Status route(const router::Settings& s) {
   BATON_ASSIGN(const auto running, router::Router::start(s, BATON_VERSION));
   const LogField fields[] = {{"url", fmt::format("{}://{}:{}", s.tls_certificate.empty() ? "http" : "https", s.host, running->port())},
                              {"port", running->port()},
-                             {"instances", s.unified.size()}};
+                             {"instances", s.unified.size() + s.prefill.size() + s.decode.size()}};
   log_event(LogLevel::kInfo, "ready", fields);
   while (!told_within(std::chrono::hours(1))) continue;
   log_info("ending: requests that are under way have {} s", s.shutdown_s);

@@ -7,6 +7,7 @@
 
 #include "app/commands.h"
 #include "app/model_flags.h"
+#include "app/serve_fleet.h"
 #include "app/setting_flags.h"
 #include "base/log.h"
 #include "engine/local_engine.h"
@@ -92,6 +93,7 @@ Status serve(const server::LoadedSettings& loaded, bool& drained) {
                                                             .grammar_workers = static_cast<int>(s.grammar_workers)}));
   BATON_ASSIGN(engine::LocalOptions options, engine_options(s, checkpoint));
   options.vocabulary = model->tokenizer().id_limit();
+  BATON_ASSIGN(const FleetParts fleet, join_fleet(s, options));
   const Clock::time_point opening = Clock::now();
   BATON_ASSIGN(const auto local, engine::LocalEngine::open(checkpoint, options));
   const double engine_s = seconds_since(opening);
@@ -106,9 +108,12 @@ Status serve(const server::LoadedSettings& loaded, bool& drained) {
                            .trust_assistant = s.trust_assistant,
                            .prefix_caching = s.prefix_caching});
   BATON_ASSIGN(const auto server,
-               server::Server::start(service, {.settings = s, .version = BATON_VERSION, .description = describe(*local)}));
+               server::Server::start(
+                   service, {.settings = s, .version = BATON_VERSION, .description = describe(*local), .fleet = fleet.post.get()}));
+  if (fleet.post != nullptr) fleet.post->open(local->engine(), server->port(), !s.tls_certificate.empty());
   const LogField fields[] = {{"url", fmt::format("{}://{}:{}", s.tls_certificate.empty() ? "http" : "https", s.host, server->port())},
                              {"port", server->port()},
+                             {"role", s.role == "null" ? "unified" : s.role},
                              {"model", model->name()},
                              {"context_tokens", local->context_tokens()},
                              {"request_bytes", local->budget().requests.bytes_each},
@@ -118,6 +123,7 @@ Status serve(const server::LoadedSettings& loaded, bool& drained) {
                              {"seconds", seconds_since(begin)}};
   log_event(LogLevel::kInfo, "ready", fields);
   drained = server::serve_until_told(*server);
+  if (fleet.post != nullptr) fleet.post->close();  // before the engine that it tells things
   return {};
 }
 

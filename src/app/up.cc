@@ -31,7 +31,7 @@ constexpr std::chrono::seconds kStartLimit(600);
 constexpr std::chrono::seconds kEndLimit(40);  // a little more than what the children give their requests
 
 struct Child {
-  std::string name;
+  std::string name, role;
   pid_t pid = -1;
   int log = -1;      // its standard error
   std::string line;  // what has come of the next one
@@ -40,7 +40,8 @@ struct Child {
 };
 
 struct UpFlags {
-  int unified = 0;
+  int unified = 0, prefill = 0, decode = 0;
+  int instances() const { return unified + prefill + decode; }
   std::string model;
   int port = 8080;
   int threads = 0;
@@ -57,7 +58,7 @@ class Fleet {
   Status run();
 
  private:
-  Status start(const std::string& name, const std::vector<std::string>& arguments);
+  Status start(const std::string& name, const std::string& role, const std::vector<std::string>& arguments);
   // Reads logs until `done`; fails when a child ends or time is up. An error without text: the program was told to end.
   Status follow(const std::function<bool()>& done, Clock::time_point deadline);
   void read_log(Child& child);
@@ -70,7 +71,7 @@ class Fleet {
   bool told_ = false;
 };
 
-Status Fleet::start(const std::string& name, const std::vector<std::string>& arguments) {
+Status Fleet::start(const std::string& name, const std::string& role, const std::vector<std::string>& arguments) {
   int pipe_ends[2];
   if (::pipe2(pipe_ends, O_CLOEXEC) != 0) return Error{Error::Kind::kExhausted, fmt::format("no pipe for {}", name)};
   std::vector<char*> argv;
@@ -94,6 +95,7 @@ Status Fleet::start(const std::string& name, const std::vector<std::string>& arg
   ::close(pipe_ends[1]);
   auto child = std::make_unique<Child>();
   child->name = name;
+  child->role = role;
   child->pid = pid;
   child->log = pipe_ends[0];
   children_.push_back(std::move(child));
@@ -171,19 +173,22 @@ Status Fleet::run() {
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   signals_ = ::signalfd(-1, &set, SFD_CLOEXEC);
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const int threads = flags_.threads > 0 ? flags_.threads : std::max(1, cores / flags_.unified);
-  for (int i = 0; i < flags_.unified; ++i) {
-    std::vector<std::string> arguments{
-        "baton", "serve", "--model", flags_.model, "--port", "0", "--threads", fmt::format("{}", threads), "--no-web-page"};
-    arguments.insert(arguments.end(), flags_.serve.begin(), flags_.serve.end());
-    BATON_TRY(start(fmt::format("u{}", i), arguments));
-  }
+  const int threads = flags_.threads > 0 ? flags_.threads : std::max(1, cores / flags_.instances());
+  const std::pair<const char*, int> roles[] = {{"unified", flags_.unified}, {"prefill", flags_.prefill}, {"decode", flags_.decode}};
+  for (const auto& [role, count] : roles)
+    for (int i = 0; i < count; ++i) {
+      std::vector<std::string> arguments{"baton",        "serve",  "--model", flags_.model, "--role",
+                                         role,           "--port", "0",       "--threads",  fmt::format("{}", threads),
+                                         "--no-web-page"};
+      arguments.insert(arguments.end(), flags_.serve.begin(), flags_.serve.end());
+      BATON_TRY(start(fmt::format("{}{}", role[0], i), role, arguments));
+    }
   const auto all_ready = [&] { return std::all_of(children_.begin(), children_.end(), [](const auto& c) { return c->port > 0; }); };
   BATON_TRY(follow(all_ready, Clock::now() + kStartLimit));
   if (told_) return {};
-  std::vector<std::string> arguments{"baton", "router", "--port", fmt::format("{}", flags_.port), "--unified"};
-  for (const auto& child : children_) arguments.push_back(fmt::format("http://127.0.0.1:{}", child->port));
-  BATON_TRY(start("router", arguments));
+  std::vector<std::string> arguments{"baton", "router", "--port", fmt::format("{}", flags_.port)};
+  for (const auto& child : children_) arguments.push_back(fmt::format("--{}=http://127.0.0.1:{}", child->role, child->port));
+  BATON_TRY(start("router", "router", arguments));
   BATON_TRY(follow(all_ready, Clock::now() + kStartLimit));
   if (told_) return {};
   print_error(fmt::format("{:8}| the fleet answers at http://127.0.0.1:{} ; its page is there, too. Ctrl-C ends it.\n", "up",
@@ -219,7 +224,9 @@ void Fleet::stop() {
 void add_up(CLI::App& app, int& exit_code) {
   CLI::App* c = app.add_subcommand("up", "A fleet on this machine: instances of one model and a router in front of them");
   const auto flags = std::make_shared<UpFlags>();
-  c->add_option("--unified", flags->unified, "Instances that do prefill and decode")->required()->check(CLI::Range(1, 64));
+  c->add_option("--unified", flags->unified, "Instances that do prefill and decode")->check(CLI::Range(0, 64));
+  c->add_option("--prefill", flags->prefill, "Instances that compute prompts, for those of --decode")->check(CLI::Range(0, 64));
+  c->add_option("--decode", flags->decode, "Instances that answer, with prompts from those of --prefill")->check(CLI::Range(0, 64));
   c->add_option("--model", flags->model, "Folder of the model")->required();
   c->add_option("--port", flags->port, "Port of the router; 0: any free one [8080]")->check(CLI::Range(0, 65535));
   c->add_option("--threads", flags->threads, "CPU threads of each instance; 0: the machine's, shared out")->check(CLI::Range(0, 1024));
@@ -228,6 +235,11 @@ void add_up(CLI::App& app, int& exit_code) {
   c->callback([flags, c, &exit_code] {
     for (std::string& flag : c->remaining())
       if (flag != "--") flags->serve.push_back(std::move(flag));
+    constexpr int kMost = 64;  // that a router holds
+    if (flags->unified + flags->decode == 0) throw CLI::ValidationError("give --unified N, or --prefill N and --decode M");
+    if ((flags->prefill > 0) != (flags->decode > 0))
+      throw CLI::ValidationError("--prefill and --decode belong together; give both or none");
+    if (flags->instances() > kMost) throw CLI::ValidationError(fmt::format("at most {} instances in all", kMost));
     Status status;
     {
       Fleet fleet(*flags);

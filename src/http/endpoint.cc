@@ -8,6 +8,8 @@
 
 namespace baton::http {
 
+bool is_this_machine(std::string_view host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
 Result<Endpoint> Endpoint::resolve(const Url& url) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;

@@ -5,11 +5,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "http/client.h"
 
 namespace baton::http {
+
+// Whether this host, to listen at, can be reached from this machine alone.
+bool is_this_machine(std::string_view host);
 
 // With its address looked up, so that a call need not wait for that.
 struct Endpoint {

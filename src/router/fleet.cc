@@ -19,6 +19,15 @@ std::string_view name_of(Health health) {
   return "";
 }
 
+std::string_view name_of(Role role) {
+  switch (role) {
+    case Role::kUnified: return "unified";
+    case Role::kPrefill: return "prefill";
+    case Role::kDecode: return "decode";
+  }
+  return "";
+}
+
 Fleet::Fleet(FleetOptions options) : options_(options), instances_(kMostInstances), affinity_(options.affinity_entries) {}
 
 Instance& Fleet::at(int instance) {
@@ -42,9 +51,11 @@ Result<int> Fleet::place(const std::string& url, TimeMs now) {
                .message = fmt::format("There are {} instances already, and a router holds no more; {} is left out.", kMostInstances, url)};
 }
 
-Result<int> Fleet::add(const std::string& url, TimeMs now) {
+Result<int> Fleet::add(const std::string& url, TimeMs now, Role role) {
   if (find(url) >= 0) return Error{.message = fmt::format("The instance {} is given twice.", url)};
-  return place(url, now);
+  BATON_ASSIGN(const int i, place(url, now));
+  at(i).role = role;
+  return i;
 }
 
 Result<int> Fleet::register_instance(const std::string& url, uint64_t epoch, int32_t load, TimeMs now) {
@@ -114,7 +125,7 @@ std::vector<int> Fleet::lost(TimeMs now) {
 }
 
 bool Fleet::takes(const Instance& i, TimeMs now) const {
-  return !i.url.empty() && !i.leaving && i.health == Health::kReady && i.breaker.lets(now);
+  return !i.url.empty() && i.role != Role::kPrefill && !i.leaving && i.health == Health::kReady && i.breaker.lets(now);
 }
 
 std::optional<Choice> Fleet::choose(std::span<const uint64_t> blocks, std::span<const int> tried, uint64_t chance, TimeMs now) const {
@@ -187,6 +198,13 @@ void Fleet::ended(int i, Outcome outcome, double jitter, TimeMs now) {
 
 int Fleet::ready(TimeMs now) const {
   return static_cast<int>(std::count_if(instances_.begin(), instances_.end(), [&](const Instance& i) { return takes(i, now); }));
+}
+
+std::string Fleet::ready_prefills() const {
+  std::string out;
+  for (const Instance& i : instances_)
+    if (i.role == Role::kPrefill && !i.leaving && i.health == Health::kReady) out.append(out.empty() ? "" : ",").append(i.url);
+  return out;
 }
 
 int32_t Fleet::open() const {

@@ -23,6 +23,9 @@ enum class Health : uint8_t {
 };
 std::string_view name_of(Health health);
 
+enum class Role : uint8_t { kUnified, kPrefill, kDecode };
+std::string_view name_of(Role role);
+
 // How a request ended at an instance, in what it says about the instance.
 enum class Outcome : uint8_t {
   kServed,      // a whole answer, of whatever status: a request that fails everywhere must not take all instances away
@@ -42,9 +45,10 @@ struct FleetOptions {
 
 struct Instance {
   std::string url = {};
-  bool registered = false;  // has come by itself, and leaves by itself
-  bool leaving = false;     // gets nothing more
-  uint64_t epoch = 0;       // of its process, where it says so; another one means another process
+  Role role = Role::kUnified;  // prefill instances get no requests: decode instances are told of them
+  bool registered = false;     // has come by itself, and leaves by itself
+  bool leaving = false;        // gets nothing more
+  uint64_t epoch = 0;          // of its process, where it says so; another one means another process
   Health health = Health::kUnknown;
   std::string why = {};  // of a health that is not kReady
   Breaker breaker = Breaker();
@@ -68,7 +72,7 @@ class Fleet {
   explicit Fleet(FleetOptions options = {});
 
   // One of a list. Fails when there is no place, or it is there already.
-  Result<int> add(const std::string& url, TimeMs now);
+  Result<int> add(const std::string& url, TimeMs now, Role role = Role::kUnified);
   // An instance says that it is there, again and again. Fails when there is no place.
   Result<int> register_instance(const std::string& url, uint64_t epoch, int32_t load, TimeMs now);
   // It says that it goes.
@@ -94,7 +98,10 @@ class Fleet {
   // By place; those without a URL are free.
   std::span<const Instance> instances() const { return instances_; }
   bool known(int instance) const { return !instances_[static_cast<size_t>(instance)].url.empty(); }
+  // Of those that requests are sent to.
   int ready(TimeMs now) const;
+  // URLs of prefill instances that are ready, separated by commas.
+  std::string ready_prefills() const;
   int32_t open() const;
 
  private:

@@ -12,6 +12,7 @@
 
 #include "http/client_loop.h"
 #include "http/cors.h"
+#include "http/secret.h"
 #include "router/fleet.h"
 #include "router/settings.h"
 
@@ -48,6 +49,12 @@ struct Hub {
 
   static TimeMs now() {
     return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  // What an instance hears from its router alone: that it is the router, and which prefill instances are there.
+  void add_fleet_headers(int instance, http::HeaderList& headers) const {
+    if (!secret.empty()) headers.emplace_back(http::kFleetSecretHeader, secret);
+    if (fleet.instances()[static_cast<size_t>(instance)].role != Role::kDecode) return;
+    if (std::string ready = fleet.ready_prefills(); !ready.empty()) headers.emplace_back("x-baton-prefill", std::move(ready));
   }
   double jitter() { return static_cast<double>(chance() >> 11) * 0x1p-53; }
 };

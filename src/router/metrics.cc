@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <iterator>
 
@@ -55,6 +56,11 @@ std::vector<Row> make_table() {
        [](const Sources& s) { return s.hub.totals.held_back; }},
       {"instances_ready", false, "Instances that take requests now",
        [](const Sources& s) { return int64_t{s.hub.fleet.ready(Hub::now())}; }},
+      {"prefills_ready", false, "Prefill instances that are ready",
+       [](const Sources& s) {
+         return std::ranges::count_if(s.hub.fleet.instances(),
+                                      [](const Instance& i) { return i.role == Role::kPrefill && i.health == Health::kReady; });
+       }},
       {"instance_connections_idle", false, "Connections to instances that are kept", [](const Sources& s) { return s.loop.idle; }},
       {"instance_calls_open", false, "Calls to instances under way, with probes", [](const Sources& s) { return s.loop.open; }},
       {"instance_connects", true, "Connections made to instances", [](const Sources& s) { return s.loop.connects; }},
@@ -150,6 +156,8 @@ std::string fleet_json(const Hub& hub, const std::string& version, bool draining
     if (i.url.empty()) continue;
     out += std::exchange(first, false) ? R"({"url":)" : R"(,{"url":)";
     api::append_string(out, i.url);
+    out += R"(,"role":)";
+    api::append_string(out, name_of(i.role));
     out += R"(,"health":)";
     api::append_string(out, name_of(i.health));
     out += R"(,"why":)";

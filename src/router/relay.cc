@@ -21,7 +21,8 @@ constexpr size_t kMostEventBytes = size_t{16} << 20;
 constexpr std::array<std::string_view, 13> kHopFields{
     "connection",         "keep-alive", "proxy-connection",    "te",   "trailer", "upgrade", "transfer-encoding", "content-length",
     "proxy-authenticate", "date",       "proxy-authorization", "host", "expect"};
-constexpr std::array<std::string_view, 4> kReplacedFields{"x-request-id", "traceparent", "x-baton-fleet-secret", "origin"};
+constexpr std::array<std::string_view, 5> kReplacedFields{"x-request-id", "traceparent", http::kFleetSecretHeader, "x-baton-prefill",
+                                                          "origin"};
 
 template <size_t N>
 bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
@@ -66,7 +67,7 @@ http::HeaderList Relay::forwarded_headers() const {
     if (!is_one_of(name, kHopFields) && !is_one_of(name, kReplacedFields)) out.emplace_back(name, value);
   out.emplace_back("x-request-id", id_);
   if (!traceparent_.empty()) out.emplace_back("traceparent", traceparent_);
-  if (!hub_->secret.empty()) out.emplace_back("x-baton-fleet-secret", hub_->secret);
+  hub_->add_fleet_headers(instance_, out);
   return out;
 }
 

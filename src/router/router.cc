@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "api/error.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "http/secret.h"
 #include "router/metrics.h"
 #include "router/page.h"
 #include "router/prompt_blocks.h"
@@ -20,9 +20,6 @@ namespace {
 using api::ApiError;
 using api::Dialect;
 using Clock = std::chrono::steady_clock;
-
-constexpr int64_t kMostSecretBytes = 4096;
-constexpr size_t kLeastSecretBytes = 16;
 
 // What is handed on; a path with '/' at its end stands for whatever begins so.
 struct Forwarded {
@@ -66,19 +63,6 @@ http::ListenerOptions listener_options(const Settings& s) {
   return o;
 }
 
-bool is_this_machine(std::string_view host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
-
-Result<std::string> read_secret(const std::string& file) {
-  BATON_ASSIGN(std::string secret, read_file(file, kMostSecretBytes));
-  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r' || secret.back() == ' ')) secret.pop_back();
-  for (const char c : secret)
-    if (c <= ' ' || c >= 0x7F) return Error{.message = fmt::format("{}: the secret holds other than visible ASCII characters", file)};
-  if (secret.size() < kLeastSecretBytes)
-    return Error{.message = fmt::format("{}: the secret is shorter than {} characters; make one with: openssl rand -hex 32", file,
-                                        kLeastSecretBytes)};
-  return secret;
-}
-
 // Hears how a probe went.
 class Probe final : public http::Receiver {
  public:
@@ -120,34 +104,39 @@ Result<std::unique_ptr<Router>> Router::start(const Settings& settings, const st
 
 Status Router::open() {
   const Settings& s = hub_->settings;
-  if (s.unified.empty()) return Error{.message = "no instances are given; baton router --unified http://host:port ..."};
+  if (s.unified.empty() && s.decode.empty())
+    return Error{.message = "no instances that answer are given; baton router --unified http://host:port ..., or --prefill and --decode"};
   if (s.tls_certificate.empty() != s.tls_key.empty())
     return Error{.message = "--ssl-certfile and --ssl-keyfile belong together; give both or none"};
   if (s.fleet_certificate.empty() != s.fleet_key.empty())
     return Error{.message = "--fleet-certfile and --fleet-keyfile belong together; give both or none"};
   if (!s.secret_file.empty()) {
-    BATON_ASSIGN(hub_->secret, read_secret(s.secret_file));
+    BATON_ASSIGN(hub_->secret, http::read_secret(s.secret_file));
   }
-  if (!is_this_machine(s.host) && hub_->secret.empty() && s.fleet_certificate.empty())
+  if (!http::is_this_machine(s.host) && hub_->secret.empty() && s.fleet_certificate.empty())
     return Error{
         .message = fmt::format("a router that listens on {} wants to be known to its instances: give --fleet-secret-file, or a certificate "
                                "with --fleet-certfile; without either it listens on this machine alone (--host 127.0.0.1)",
                                s.host)};
-  const TimeMs now = Hub::now();
-  for (const std::string& text : s.unified) {
-    BATON_ASSIGN(const http::Url url, http::Url::parse(text));
-    if (!url.path.empty() && url.path != "/")
-      return Error{.message = fmt::format("the instance {} is given with a path; write scheme, host and port alone", text)};
-    BATON_ASSIGN(const http::Endpoint endpoint, http::Endpoint::resolve(url));
-    BATON_ASSIGN(const int i, hub_->fleet.add(fmt::format("{}://{}", url.tls ? "https" : "http", endpoint.authority()), now));
-    hub_->endpoints[static_cast<size_t>(i)] = endpoint;
-  }
+  for (const std::string& url : s.unified) BATON_TRY(add(url, Role::kUnified));
+  for (const std::string& url : s.prefill) BATON_TRY(add(url, Role::kPrefill));
+  for (const std::string& url : s.decode) BATON_TRY(add(url, Role::kDecode));
   BATON_ASSIGN(hub_->loop, http::ClientLoop::start({.tls = {.ca_file = s.fleet_ca, .certificate = s.fleet_certificate, .key = s.fleet_key},
                                                     .connect_timeout = std::chrono::milliseconds(s.connect_timeout_ms)}));
   // The loop's ticks begin when everything they use is there.
   hub_->loop->post([this] { hub_->loop->on_tick([this] { tick(); }); });
   listener_ = http::Listener::create(listener_options(s), [this](std::shared_ptr<http::Exchange> e) { handle(std::move(e)); });
   return listener_->open();
+}
+
+Status Router::add(const std::string& text, Role role) {
+  BATON_ASSIGN(const http::Url url, http::Url::parse(text));
+  if (!url.path.empty() && url.path != "/")
+    return Error{.message = fmt::format("the instance {} is given with a path; write scheme, host and port alone", text)};
+  BATON_ASSIGN(const http::Endpoint endpoint, http::Endpoint::resolve(url));
+  BATON_ASSIGN(const int i, hub_->fleet.add(fmt::format("{}://{}", url.tls ? "https" : "http", endpoint.authority()), Hub::now(), role));
+  hub_->endpoints[static_cast<size_t>(i)] = endpoint;
+  return {};
 }
 
 void Router::tick() {
@@ -184,7 +173,7 @@ void Router::probe(int i) {
     log_event(instance.health == Health::kReady ? LogLevel::kInfo : LogLevel::kWarning, "instance", fields);
   };
   http::HeaderList headers;
-  if (!hub_->secret.empty()) headers.emplace_back("x-baton-fleet-secret", hub_->secret);
+  hub_->add_fleet_headers(i, headers);
   hub_->loop->call({.endpoint = hub_->endpoints[static_cast<size_t>(i)],
                     .target = "/readyz",
                     .headers = std::move(headers),

@@ -33,6 +33,7 @@ class Router {
   void cut_all();
 
  private:
+  Status add(const std::string& url, Role role);
   Router(const Settings& settings, std::string version);
   Status open();
   void handle(std::shared_ptr<http::Exchange> exchange);

@@ -12,6 +12,8 @@ std::vector<Setting> make_table() {
   using S = Settings;
   return {
       {"Fleet", "unified", &S::unified, "Instances that do prefill and decode, as http://host:port"},
+      {"Fleet", "prefill", &S::prefill, "Instances that do prefill for decode instances, which are told of those that are ready"},
+      {"Fleet", "decode", &S::decode, "Instances that answer requests, and order their prompts from prefill instances"},
       {"Fleet", "attempts", &S::attempts, "Instances that a request is tried at, before its first byte", {}, 1, 16},
       {"Fleet", "probe-interval-ms", &S::probe_interval_ms, "Between two probes of an instance's /readyz", {}, 10, 60'000},
       {"Fleet", "probe-timeout-ms", &S::probe_timeout_ms, "Silence of a probe after which an instance gets no requests", {}, 10, 60'000},

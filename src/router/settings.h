@@ -11,7 +11,7 @@
 namespace baton::router {
 
 struct Settings {
-  std::vector<std::string> unified;
+  std::vector<std::string> unified, prefill, decode;
   int64_t attempts = 3;
   int64_t probe_interval_ms = 500;
   int64_t probe_timeout_ms = 1000;

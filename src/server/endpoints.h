@@ -13,7 +13,7 @@ class Server;
 
 using Endpoint = void (*)(Server& server, const std::shared_ptr<Call>& call);
 
-enum class Access : uint8_t { kOpen, kKey, kAdmin };
+enum class Access : uint8_t { kOpen, kKey, kAdmin, kFleet };  // kFleet: other instances, which speak to each other
 
 struct Route {
   std::string_view method;
@@ -21,6 +21,7 @@ struct Route {
   Endpoint endpoint;
   Access access = Access::kKey;
   api::Dialect dialect = api::Dialect::kOpenAi;
+  bool generates = false;  // tokens: not at a prefill instance
 };
 std::span<const Route> all_routes();
 
@@ -44,5 +45,8 @@ void get_metrics(Server& server, const std::shared_ptr<Call>& call);
 void get_server_info(Server& server, const std::shared_ptr<Call>& call);
 void get_version(Server& server, const std::shared_ptr<Call>& call);
 void post_flush_cache(Server& server, const std::shared_ptr<Call>& call);
+
+void post_fleet_meet(Server& server, const std::shared_ptr<Call>& call);
+void post_fleet_messages(Server& server, const std::shared_ptr<Call>& call);
 
 }  // namespace baton::server

@@ -198,6 +198,11 @@ void Generation::take(const Item& item) {
       fail(Failed::kNotFinite, api::ApiError::internal("The model's numbers are not finite; its checkpoint may be damaged."));
       break;
     case FinishReason::kFailed:
+      if (const auto why = problem()) {
+        fail(Failed::kPrefill,
+             api::ApiError::overloaded(fmt::format("The prompt could not be computed: {}; try again later.", why->message)));
+        break;
+      }
       fail(Failed::kDevice, api::ApiError::internal("The device failed while it worked on this request; it may be sent again."));
       break;
   }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "engine/engine.h"
+#include "fleet/post.h"
 #include "http/listener.h"
 #include "text/grammar.h"
 
@@ -18,8 +19,8 @@ namespace baton::server {
 
 // With a label, the cells of a counter are its values, in the order of the enumerators.
 enum class Ended : uint8_t { kStop, kLength, kToolCalls, kCount };
-enum class Failed : uint8_t { kCancelled, kDeadline, kConstraint, kNotFinite, kDevice, kCount };
-enum class Refused : uint8_t { kInvalid, kUnauthorized, kNotFound, kQueueFull, kBusy, kDraining, kCount };
+enum class Failed : uint8_t { kCancelled, kDeadline, kConstraint, kNotFinite, kDevice, kPrefill, kCount };
+enum class Refused : uint8_t { kInvalid, kUnauthorized, kNotFound, kQueueFull, kBusy, kDraining, kNoPrefill, kCount };
 enum class Stage : uint8_t { kPreparing, kWaiting, kAnswering, kCount };
 
 template <class Label>
@@ -80,6 +81,7 @@ struct MetricSources {
   int64_t answer_bytes = 0;  // of whole answers that are made or sent
   size_t preparing = 0;      // requests that wait to be read
   int64_t queue_limit = 0;   // choices that may be taken at once
+  fleet::Post::Totals fleet = {};
   std::string_view model;
   std::string_view version;
 };

@@ -95,6 +95,10 @@ void get_server_info(Server& server, const std::shared_ptr<Call>& call) {
       {"running", e.prefilling + e.decoding},
       {"waiting", e.waiting}};
   std::string body = json::serialize(info);
+  if (const fleet::Post* post = server.options().fleet) {
+    body.pop_back();
+    body += ",\"fleet\":{" + post->json() + "}}";
+  }
   if (!server.options().description.empty()) {
     body.pop_back();
     body += "," + server.options().description + "}";

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <random>
+#include <thread>
 
 #include "base/log.h"
 #include "base/random.h"
+#include "http/secret.h"
 #include "server/endpoints.h"
 
 namespace baton::server {
@@ -49,7 +51,15 @@ Result<std::unique_ptr<Server>> Server::start(Service& service, const ServerOpti
     return Error{Error::Kind::kInvalid, "--ssl-certfile and --ssl-keyfile belong together; give both or none"};
   if (!s.tls_client_ca.empty() && s.tls_certificate.empty())
     return Error{Error::Kind::kInvalid, "--ssl-ca-certs checks the clients of a TLS server; it needs --ssl-certfile and --ssl-keyfile"};
+  if (options.fleet != nullptr && !http::is_this_machine(s.host) && s.fleet_secret_file.empty() && s.tls_client_ca.empty())
+    return Error{Error::Kind::kInvalid,
+                 fmt::format("a {} instance that listens on {} takes messages from other instances alone: give --fleet-secret-file, or "
+                             "--ssl-ca-certs; without either it listens on this machine alone (--host 127.0.0.1)",
+                             s.role, s.host)};
   std::unique_ptr<Server> server(new Server(service, options));
+  if (!s.fleet_secret_file.empty()) {
+    BATON_ASSIGN(server->secret_, http::read_secret(s.fleet_secret_file));
+  }
   BATON_ASSIGN(server->keys_, ApiKeys::load(s.api_keys, s.api_key_file));
   Server* raw = server.get();
   server->listener_ = http::Listener::create(listener_options(s), [raw](std::shared_ptr<http::Exchange> e) { raw->handle(std::move(e)); });
@@ -81,12 +91,25 @@ Server::~Server() {
   while (!service_.wait_idle(kGlance)) service_.cancel_all();
 }
 
+// Other instances go on calling this one while it has something to do with them; to be unreachable would tell them that it is gone.
 void Server::begin_drain() {
   if (draining_.exchange(true)) return;
-  listener_->stop_accepting();
+  if (options_.fleet != nullptr)
+    options_.fleet->drain();
+  else
+    listener_->stop_accepting();
 }
 
-bool Server::drain(Clock::time_point deadline) { return listener_->drain(deadline); }
+bool Server::is_at_work() const { return service_.open_choices() > 0 || service_.engine().metrics().role.prefill.active > 0; }
+
+bool Server::drain(Clock::time_point deadline) {
+  constexpr std::chrono::milliseconds kGlance(10);
+  while (options_.fleet != nullptr && is_at_work()) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(kGlance);
+  }
+  return listener_->drain(deadline);
+}
 
 void Server::cancel_all() { service_.cancel_all(); }
 
@@ -104,6 +127,7 @@ MetricSources Server::metric_sources() const {
           .answer_bytes = answer_memory_.held(),
           .preparing = prepare_.waiting() + form_.waiting(),
           .queue_limit = service_.options().most_choices,
+          .fleet = options_.fleet != nullptr ? options_.fleet->totals() : fleet::Post::Totals(),
           .model = service_.model().name(),
           .version = options_.version};
 }
@@ -111,6 +135,8 @@ MetricSources Server::metric_sources() const {
 // Work that does not go on is a stalled device; an idle one is fine.
 std::string Server::unready() {
   if (draining_) return "the server is ending";
+  if (options_.fleet != nullptr && !options_.fleet->is_prefill() && options_.fleet->prefills_there() == 0)
+    return "no prefill instance is there";
   const sched::Metrics m = service_.engine().metrics().scheduler;
   const Clock::time_point now = Clock::now();
   const std::lock_guard lock(stall_mutex_);
@@ -141,7 +167,43 @@ bool Server::check_model(Call& call, const std::string& name) {
   return false;
 }
 
+// Of a router or another instance.
+bool Server::is_of_fleet(const http::Request& request) const {
+  if (!secret_.empty()) return http::equal_secrets(request.header(http::kFleetSecretHeader), secret_);
+  return !options_.settings.tls_client_ca.empty() || http::is_this_machine(options_.settings.host);
+}
+
+// Whether this instance generates, and can now.
+bool Server::takes_requests(Call& call) {
+  const fleet::Post* post = options_.fleet;
+  if (post == nullptr || (!post->is_prefill() && post->prefills_there() > 0)) return true;
+  metrics().refused.add(Refused::kNoPrefill);
+  if (post->is_prefill())
+    call.fail({.status = 421,
+               .code = "prefill_instance",
+               .message =
+                   "This is a prefill instance: it computes prompts for decode instances. Send requests to one of these, or to a router."});
+  else
+    call.fail(ApiError::overloaded("No prefill instance is there to compute the prompt; try again later."));
+  return false;
+}
+
 bool Server::authorise(Call& call, int access) {
+  const bool of_fleet = is_of_fleet(call.request());
+  if (of_fleet && options_.fleet != nullptr)
+    if (const std::string_view urls = call.request().header(fleet::kPrefillHeader); !urls.empty()) options_.fleet->list(urls);
+  if (access == static_cast<int>(Access::kFleet) && options_.fleet == nullptr) {
+    call.fail(ApiError::not_found("This instance has no part in a hand-over."));
+    return false;
+  }
+  const bool for_fleet = access == static_cast<int>(Access::kFleet) || (access != static_cast<int>(Access::kOpen) && !secret_.empty());
+  if (for_fleet && !of_fleet) {
+    metrics().refused.add(Refused::kUnauthorized);
+    call.fail(
+        ApiError::unauthorized("This instance takes requests from its router and from other instances alone, which know its secret."));
+    return false;
+  }
+  if (access == static_cast<int>(Access::kFleet)) return true;
   if (access == static_cast<int>(Access::kOpen) || !keys_->required()) return true;
   const std::string_view key = key_of(call.request());
   const auto tenant = key.empty() ? std::nullopt : keys_->find(key);
@@ -192,7 +254,7 @@ void Server::handle(std::shared_ptr<http::Exchange> exchange) {
   }
   const uint64_t n = calls_.fetch_add(1, std::memory_order_relaxed);
   const PhiloxBlock block = philox(call_key_, {static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), 1, 0});
-  const bool quiet = route != nullptr && route->access == Access::kOpen;  // probes and scrapes
+  const bool quiet = route != nullptr && (route->access == Access::kOpen || route->access == Access::kFleet);  // probes, scrapes, messages
   const Call::Surroundings around{metrics(), cors_, answer_memory_, options_.settings.log_requests && !quiet};
   auto call = std::make_shared<Call>(around, std::move(exchange), uint64_t{block[0]} << 32 | block[1], uint64_t{block[2]} << 32 | block[3]);
   if (route == nullptr) {
@@ -213,12 +275,13 @@ void Server::handle(std::shared_ptr<http::Exchange> exchange) {
                          .message = fmt::format("Pages of {} may not use this server; --allowed-origins names those that may.",
                                                 call->request().header("origin"))});
     }
-    if (draining_) {
+    if (draining_ && route->access != Access::kFleet) {
       metrics().refused.add(Refused::kDraining);
       return call->fail(ApiError::overloaded("The server is ending; send the request elsewhere."));
     }
     if (!read_deadline(*call)) return;
   }
+  if (route->generates && !takes_requests(*call)) return;
   call->watch();
   route->endpoint(*this, call);
 }

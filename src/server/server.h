@@ -12,6 +12,7 @@
 
 #include "api/limits.h"
 #include "base/result.h"
+#include "fleet/post.h"
 #include "http/cors.h"
 #include "http/listener.h"
 #include "server/api_keys.h"
@@ -25,7 +26,8 @@ namespace baton::server {
 struct ServerOptions {
   Settings settings;
   std::string version;
-  std::string description;  // of model, memory and build, as JSON members for /server_info; may be empty
+  std::string description;       // of model, memory and build, as JSON members for /server_info; may be empty
+  fleet::Post* fleet = nullptr;  // of a prefill or decode instance; outlives the server
 };
 
 class Server {
@@ -69,6 +71,9 @@ class Server {
   Server(Service& service, const ServerOptions& options);
   void handle(std::shared_ptr<http::Exchange> exchange);
   bool authorise(Call& call, int access);
+  bool is_of_fleet(const http::Request& request) const;
+  bool takes_requests(Call& call);
+  bool is_at_work() const;
   bool read_deadline(Call& call);
   void run(WorkPool& pool, const std::shared_ptr<Call>& call, std::function<void()> work);
 
@@ -77,6 +82,7 @@ class Server {
   api::ParseLimits parse_limits_;
   AnswerMemory answer_memory_;
   std::unique_ptr<ApiKeys> keys_;
+  std::string secret_;  // of the fleet; may be empty
   http::Cors cors_;
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> calls_{0};

@@ -55,7 +55,15 @@ struct Settings {
   bool speculative_sampled_proposals = false;
   int64_t tensor_parallel = 1;
   int64_t data_parallel = 1;
-  std::string disaggregation = "null";
+
+  // What it is among others.
+  std::string role = "unified";
+  std::vector<std::string> prefills;  // of a decode instance: URLs
+  std::string transfer_backend = "auto";
+  int64_t prefill_timeout_ms = 10'000;
+  std::string own_url;
+  std::string fleet_secret_file;
+  std::string fleet_ca, fleet_certificate, fleet_key;
 
   // Where it listens.
   std::string host = "127.0.0.1";
