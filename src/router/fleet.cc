@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "base/check.h"
 
@@ -26,6 +27,21 @@ std::string_view name_of(Role role) {
     case Role::kDecode: return "decode";
   }
   return "";
+}
+
+Figures read_figures(std::string_view answer) {
+  const auto number = [answer](std::string_view name) {
+    const size_t at = answer.find(fmt::format("\"{}\":", name));
+    if (at == std::string_view::npos) return 0.0;
+    const std::string text(answer.substr(at + name.size() + 3, 24));
+    const double value = std::strtod(text.c_str(), nullptr);
+    constexpr double kMost = 1e12;
+    return value >= 0 && value < kMost ? value : 0.0;
+  };
+  return {.running = static_cast<int64_t>(number("running")),
+          .waiting = static_cast<int64_t>(number("waiting")),
+          .cached = std::min(number("cached"), 1.0),
+          .hand_over_ms = number("hand_over_ms")};
 }
 
 Fleet::Fleet(FleetOptions options) : options_(options), instances_(kMostInstances), affinity_(options.affinity_entries) {}

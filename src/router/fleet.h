@@ -43,6 +43,15 @@ struct FleetOptions {
   size_t affinity_entries = size_t{1} << 18;
 };
 
+// What an instance said of itself with its last probe.
+struct Figures {
+  int64_t running = 0, waiting = 0;
+  double cached = 0;        // share of its prompts that its cache had
+  double hand_over_ms = 0;  // from the order of a prompt to its landing, in the mean; of decode instances
+};
+// From the answer of a probe; what is not there is 0.
+Figures read_figures(std::string_view answer);
+
 struct Instance {
   std::string url = {};
   Role role = Role::kUnified;  // prefill instances get no requests: decode instances are told of them
@@ -58,6 +67,8 @@ struct Instance {
   TimeMs heard = 0;       // its last registration
   int64_t sent = 0, served = 0, failed = 0, turned_away = 0;
   int64_t blocks_matched = 0, blocks = 0;  // of prompts sent there
+
+  Figures figures = {};
 
   int64_t load() const { return int64_t{open} + elsewhere; }
 };
@@ -80,6 +91,7 @@ class Fleet {
 
   // The answer of a probe: ready, or not and why.
   void probed(int instance, bool ready, std::string why, TimeMs now);
+  void told(int instance, const Figures& figures) { at(instance).figures = figures; }
   // It could not be reached, or did not answer in time. `gone`: nothing listens there.
   void unreachable(int instance, std::string why, bool gone, TimeMs now);
   // The router itself did not run for so long: nobody else was silent meanwhile.

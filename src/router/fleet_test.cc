@@ -267,5 +267,36 @@ TEST(Fleet, RandomOperations) {
   }
 }
 
+TEST(Fleet, PrefillInstancesAreNamedAndGetNoRequests) {
+  Fleet fleet;
+  const int p = *fleet.add("http://p", 0, Role::kPrefill), q = *fleet.add("http://q", 0, Role::kPrefill);
+  const int d = *fleet.add("http://d", 0, Role::kDecode);
+  EXPECT_EQ(fleet.ready_prefills(), "");
+  fleet.probed(p, true, "", 0);
+  EXPECT_EQ(fleet.ready_prefills(), "http://p");
+  EXPECT_EQ(fleet.ready(0), 0);
+  EXPECT_FALSE(fleet.choose({}, {}, 0, 0).has_value());
+  fleet.probed(q, true, "", 0);
+  EXPECT_EQ(fleet.ready_prefills(), "http://p,http://q");
+  fleet.probed(d, true, "", 0);
+  EXPECT_EQ(fleet.choose({}, {}, 0, 0)->instance, d);
+  fleet.unreachable(p, "silent", false, 0);
+  EXPECT_EQ(fleet.ready_prefills(), "http://q");
+}
+
+TEST(Fleet, FiguresAreReadFromWhatAnInstanceSays) {
+  const Figures f = read_figures(R"({"status":"ok","running":3,"waiting":12,"cached":0.5000,"hand_over_ms":7.125})");
+  EXPECT_EQ(f.running, 3);
+  EXPECT_EQ(f.waiting, 12);
+  EXPECT_EQ(f.cached, 0.5);
+  EXPECT_EQ(f.hand_over_ms, 7.125);
+  for (const char* odd : {"", "ok", R"({"running":-1,"cached":7})", R"({"running":"many","waiting":1e300,"hand_over_ms":nan})"}) {
+    const Figures none = read_figures(odd);
+    EXPECT_EQ(none.running + none.waiting, 0) << odd;
+    EXPECT_LE(none.cached, 1) << odd;
+    EXPECT_EQ(none.hand_over_ms, 0) << odd;
+  }
+}
+
 }  // namespace
 }  // namespace baton::router

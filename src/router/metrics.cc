@@ -76,21 +76,31 @@ struct InstanceRow {
   std::string_view name;
   bool counter = true;
   std::string_view help;
-  int64_t (*read)(const Instance&);
+  double (*read)(const Instance&);
 };
 constexpr InstanceRow kInstanceRows[] = {
     {"instance_ready", false, "1 if it answers its probes and is ready",
-     [](const Instance& i) { return int64_t{i.health == Health::kReady}; }},
-    {"instance_requests_open", false, "Requests of this router there", [](const Instance& i) { return int64_t{i.open}; }},
-    {"instance_sent", true, "Requests sent there", [](const Instance& i) { return i.sent; }},
-    {"instance_served", true, "Requests that it answered whole", [](const Instance& i) { return i.served; }},
-    {"instance_failed", true, "Requests that it did not answer, or not whole", [](const Instance& i) { return i.failed; }},
-    {"instance_turned_away", true, "Requests that it had no room for", [](const Instance& i) { return i.turned_away; }},
+     [](const Instance& i) { return i.health == Health::kReady ? 1.0 : 0.0; }},
+    {"instance_requests_open", false, "Requests of this router there", [](const Instance& i) { return static_cast<double>(i.open); }},
+    {"instance_sent", true, "Requests sent there", [](const Instance& i) { return static_cast<double>(i.sent); }},
+    {"instance_served", true, "Requests that it answered whole", [](const Instance& i) { return static_cast<double>(i.served); }},
+    {"instance_failed", true, "Requests that it did not answer, or not whole",
+     [](const Instance& i) { return static_cast<double>(i.failed); }},
+    {"instance_turned_away", true, "Requests that it had no room for",
+     [](const Instance& i) { return static_cast<double>(i.turned_away); }},
     {"instance_breaker_opened", true, "Times that requests were kept away after failures in a row",
-     [](const Instance& i) { return i.breaker.opened(); }},
-    {"instance_blocks", true, "Blocks of prompts sent there", [](const Instance& i) { return i.blocks; }},
+     [](const Instance& i) { return static_cast<double>(i.breaker.opened()); }},
+    {"instance_blocks", true, "Blocks of prompts sent there", [](const Instance& i) { return static_cast<double>(i.blocks); }},
     {"instance_blocks_matched", true, "Those that it had been sent before, from the beginning of the prompt",
-     [](const Instance& i) { return i.blocks_matched; }},
+     [](const Instance& i) { return static_cast<double>(i.blocks_matched); }},
+    {"instance_running", false, "Requests that run there, by its own word",
+     [](const Instance& i) { return static_cast<double>(i.figures.running); }},
+    {"instance_waiting", false, "Requests that wait there, by its own word",
+     [](const Instance& i) { return static_cast<double>(i.figures.waiting); }},
+    {"instance_cached_ratio", false, "Share of its prompts that its cache had, by its own word",
+     [](const Instance& i) { return i.figures.cached; }},
+    {"instance_hand_over_seconds", false, "Mean time from the order of a prompt to its landing, by its own word",
+     [](const Instance& i) { return i.figures.hand_over_ms / 1e3; }},
 };
 
 const std::vector<Row>& table() {
@@ -164,9 +174,9 @@ std::string fleet_json(const Hub& hub, const std::string& version, bool draining
     api::append_string_or_null(out, i.why);
     fmt::format_to(std::back_inserter(out),
                    R"(,"registered":{},"leaving":{},"breaker":"{}","open":{},"elsewhere":{},"sent":{},"served":{},"failed":{},)"
-                   R"("turned_away":{},"blocks":{},"blocks_matched":{}}})",
+                   R"("turned_away":{},"blocks":{},"blocks_matched":{},"running":{},"waiting":{},"cached":{:.4f},"hand_over_ms":{:.3f}}})",
                    i.registered, i.leaving, breaker_name(i.breaker.state()), i.open, i.elsewhere, i.sent, i.served, i.failed, i.turned_away,
-                   i.blocks, i.blocks_matched);
+                   i.blocks, i.blocks_matched, i.figures.running, i.figures.waiting, i.figures.cached, i.figures.hand_over_ms);
   }
   return out + "]}";
 }

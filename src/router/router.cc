@@ -105,7 +105,7 @@ Result<std::unique_ptr<Router>> Router::start(const Settings& settings, const st
 Status Router::open() {
   const Settings& s = hub_->settings;
   if (s.unified.empty() && s.decode.empty())
-    return Error{.message = "no instances that answer are given; baton router --unified http://host:port ..., or --prefill and --decode"};
+    return Error{.message = "no instances are given; baton router --unified http://host:port ..., or --prefill and --decode"};
   if (s.tls_certificate.empty() != s.tls_key.empty())
     return Error{.message = "--ssl-certfile and --ssl-keyfile belong together; give both or none"};
   if (s.fleet_certificate.empty() != s.fleet_key.empty())
@@ -168,6 +168,7 @@ void Router::probe(int i) {
       hub_->fleet.unreachable(i, std::move(why), refused, Hub::now());
     else
       hub_->fleet.probed(i, status == 200, fmt::format("{} {}", status, why), Hub::now());
+    if (status == 200) hub_->fleet.told(i, read_figures(why));
     if (instance.health == before) return;
     const LogField fields[] = {{"instance", instance.url}, {"health", std::string(name_of(instance.health))}, {"why", instance.why}};
     log_event(instance.health == Health::kReady ? LogLevel::kInfo : LogLevel::kWarning, "instance", fields);

@@ -40,13 +40,26 @@ json::object speculation_of(const speculate::Metrics& m) {
           {"blocks_by_length", std::move(blocks)}};
 }
 
+// What routers show of an instance, and its page: few numbers, since they ask often.
+std::string load_of(const Server& server) {
+  const MetricSources m = server.metric_sources();
+  const sched::Metrics& e = m.engine.scheduler;
+  const pd::DecodeMetrics& d = m.engine.role.decode;
+  const auto share = [](int64_t part, int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0; };
+  const bool decode = d.orders > 0;  // whose prompts are looked up where they are ordered
+  return fmt::format(R"({{"status":"ok","running":{},"waiting":{},"cached":{:.4f},"hand_over_ms":{:.3f}}})", e.prefilling + e.decoding,
+                     e.waiting + d.waiting + d.open,
+                     decode ? share(d.pages_matched, d.pages_matched + d.pages_ordered) : share(e.tokens_matched_state, e.prompt_tokens),
+                     share(d.hand_over_ns, d.landed) / 1e6);
+}
+
 }  // namespace
 
 void get_livez(Server&, const std::shared_ptr<Call>& call) { call->respond(200, R"({"status":"ok"})"); }
 
 void get_readyz(Server& server, const std::shared_ptr<Call>& call) {
   const std::string why = server.unready();
-  if (why.empty()) return call->respond(200, R"({"status":"ok"})");
+  if (why.empty()) return call->respond(200, load_of(server));
   call->respond(503, json::serialize(json::object{{"status", "unready"}, {"reason", why}}));
 }
 

@@ -96,7 +96,13 @@ class Routing(fleet.FleetTest):
         self.assertEqual(router.stop(), 0)
 
     def test_up(self):
-        command = [harness.BATON, "up", "--unified", "2", "--model", harness.MODEL, "--port", "0", "--threads", "1"]
+        self.check_up({"u0", "u1"}, 2, "--unified", "2")
+
+    def test_up_with_prefill_and_decode_apart(self):
+        self.check_up({"p0", "p1", "d0"}, 1, "--prefill", "2", "--decode", "1", "--transfer-backend", "same-host")
+
+    def check_up(self, instances, ready, *flags):
+        command = [harness.BATON, "up", *flags, "--model", harness.MODEL, "--port", "0", "--threads", "1"]
         command += ["--served-model-name", "small", "--max-num-seqs", "2"]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
@@ -106,8 +112,8 @@ class Routing(fleet.FleetTest):
             if "the fleet answers at" in line:
                 port = int(line.split("http://127.0.0.1:")[1].split()[0])
                 break
-        self.assertEqual(names, {"u0", "u1", "router", "up"})
-        self.wait_for(lambda: fleet.get(port, "/server_info").json()["ready"] == 2, "not ready", 20)
+        self.assertEqual(names, {"router", "up", *instances})
+        self.wait_for(lambda: fleet.get(port, "/server_info").json()["ready"] == ready, "not ready", 20)
         bodies = [fleet.chat(f"{i}", model="small", max_tokens=8, temperature=0) for i in range(8)]
         clients = [fleet.Client(port, body) for body in bodies]
         for client, body in zip(clients, bodies):

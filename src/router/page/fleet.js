@@ -1,9 +1,14 @@
 // The fleet as a table, read once a second. What instances say of themselves becomes text, never markup.
 const columns = [
   ["instance", (i) => i.url],
+  ["role", (i) => i.role],
   ["health", (i) => (i.why ? `${i.health}: ${i.why}` : i.leaving ? "leaving" : i.health)],
   ["breaker", (i) => i.breaker],
   ["open", (i) => i.open],
+  ["runs", (i) => i.running],
+  ["waits", (i) => i.waiting],
+  ["cache hits", (i) => (i.cached ? `${Math.round(100 * i.cached)} %` : "")],
+  ["hand-over", (i) => (i.hand_over_ms ? `${i.hand_over_ms.toFixed(1)} ms` : "")],
   ["sent", (i) => i.sent],
   ["served", (i) => i.served],
   ["failed", (i) => i.failed],
@@ -23,12 +28,12 @@ async function show() {
   const summary = document.getElementById("summary");
   try {
     const fleet = await (await fetch("server_info", { cache: "no-store" })).json();
-    summary.textContent = `${fleet.ready} of ${fleet.instances.length} ready, ${fleet.requests_open} open, ${fleet.retries} retried, ` +
+    summary.textContent = `${fleet.ready} of ${fleet.instances.filter((i) => i.role !== "prefill").length} ready to answer, ${fleet.requests_open} open, ${fleet.retries} retried, ` +
       `${fleet.streams_broken} broken off${fleet.draining ? ", ending" : ""}`;
     document.getElementById("instances").replaceChildren(...fleet.instances.map((instance) => {
       const line = document.createElement("tr");
       line.append(...row(columns.map(([, value]) => value(instance)), "td"));
-      line.children[1].className = instance.health;
+      line.children[2].className = instance.health;
       return line;
     }));
   } catch {
