@@ -174,7 +174,7 @@ Status bench(const Arguments& a) {
   std::unique_ptr<ops::Backend> device;
   std::string device_name = "this machine's processor";
   if (options.device == engine::Device::kCuda) {
-    BATON_ASSIGN(cuda::OpenedDevice opened, cuda::open_device({}));
+    BATON_ASSIGN(cuda::OpenedDevice opened, cuda::open_device({.unproven = options.unproven_kernels}));
     device = std::move(opened.backend);
     device_name = opened.name;
   } else {

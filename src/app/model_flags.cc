@@ -27,6 +27,8 @@ void ModelFlags::add_numerics_to(CLI::App& c) {
   c.add_option("--device", device, "Where the model runs: this machine's processor, or its first CUDA device")
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "cuda"}));
+  c.add_flag("--unproven-kernels", unproven_kernels,
+             "With --device cuda: also kernels that have not been checked on a device yet, for checking and timing them");
   c.add_option("--threads", threads, "CPU threads (default: all cores)")->check(CLI::Range(1, 1024));
   c.add_option("--isa", isa, "Instruction set of the CPU kernels (default: the widest of this machine)")
       ->check(CLI::IsMember({"plain", "avx2", "avx512", "amx"}));
@@ -80,6 +82,7 @@ void ModelFlags::add_to(CLI::App& c) {
 
 Result<engine::LocalOptions> ModelFlags::local_options(const model::Checkpoint& checkpoint) const {
   engine::LocalOptions o;
+  o.unproven_kernels = unproven_kernels;
   o.device = device == "cuda" ? engine::Device::kCuda : engine::Device::kCpu;
   o.backend.threads = threads > 0 ? threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   o.backend.isa = isa.empty() ? cpu::detect_isa() : *cpu::parse_isa(isa);

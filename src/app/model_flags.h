@@ -13,6 +13,7 @@ struct ModelFlags {
   int64_t prefill_tokens = 512;
   int threads = 0;  // 0: as many as cores
   std::string device = "cpu";
+  bool unproven_kernels = false;
   std::string isa;
   std::string dtype = "auto";
   std::string kv_cache_dtype = "auto";

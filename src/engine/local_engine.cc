@@ -90,7 +90,7 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
   if (o.device == Device::kCuda) {
     if (o.speculation.sampled_proposals)
       return Error{Error::Kind::kUnsupported, "--speculative-sampled-proposals runs on --device cpu alone; leave it out"};
-    BATON_ASSIGN(cuda::OpenedDevice opened, cuda::open_device({}));
+    BATON_ASSIGN(cuda::OpenedDevice opened, cuda::open_device({.unproven = o.unproven_kernels}));
     e->backend_ = std::move(opened.backend);
     available = opened.free_bytes;
   } else {

@@ -29,7 +29,8 @@ struct HandOver {
 
 struct LocalOptions {
   Device device = Device::kCpu;
-  cpu::BackendOptions backend;  // of the CPU; its threads also load the weights
+  bool unproven_kernels = false;  // of CUDA: also those that have not been checked on a device
+  cpu::BackendOptions backend;    // of the CPU; its threads also load the weights
   model::Numerics numerics;
   model::CacheTypes cache;
   int64_t context_tokens = 0;  // 0: the model's max_position_embeddings

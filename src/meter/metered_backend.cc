@@ -34,6 +34,7 @@ void for_each_op(const Use& use) {
   use.template operator()<&T::moe_gate_up>("moe_gate_up");
   use.template operator()<&T::moe_down>("moe_down");
   use.template operator()<&T::moe_combine>("moe_combine");
+  use.template operator()<&T::moe_experts>("moe_experts");
   use.template operator()<&T::sample>("sample");
   use.template operator()<&T::window_write>("window_write");
   use.template operator()<&T::window_attend>("window_attend");

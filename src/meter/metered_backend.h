@@ -53,6 +53,10 @@ class MeteredBackend final : public ops::Backend {
   void synchronize() override { inner_.synchronize(); }
   int64_t weight_bytes(DType dtype, int64_t n, int64_t k) const override { return inner_.weight_bytes(dtype, n, k); }
   void store_weight(void* device, ConstMatrixView host) override { inner_.store_weight(device, host); }
+  bool prepare_experts(std::span<const ops::WeightView> gate, std::span<const ops::WeightView> up, std::span<const ops::WeightView> down,
+                       ops::ActivationQuant quant) override {
+    return inner_.prepare_experts(gate, up, down, quant);
+  }
 
  private:
   enum class Mode : uint8_t { kOff, kCount, kTime };

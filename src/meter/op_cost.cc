@@ -81,9 +81,9 @@ Chosen chosen_tokens(ops::Backend& backend, const ops::BatchView& batch, const o
 
 OpCost expert_cost(ops::Backend& backend, const ops::ExpertAssignment& a, int64_t slots, const ops::WeightView& w, double matrices, DType x,
                    ops::ActivationQuant quant) {
-  const auto offsets = on_host(backend, a.offsets, int64_t{a.experts} + 1);
-  double touched = 0;
-  for (size_t e = 0; e + 1 < offsets.size(); ++e) touched += offsets[e + 1] > offsets[e] ? 1 : 0;
+  std::vector<bool> chosen(static_cast<size_t>(a.experts), false);
+  for (const int32_t id : on_host(backend, a.ids, slots)) chosen[static_cast<size_t>(id)] = true;
+  const auto touched = static_cast<double>(std::count(chosen.begin(), chosen.end(), true));
   return {.flop = 2 * d(slots) * d(w.n) * d(w.k) * matrices,
           .bytes = touched * bytes_of(w) * matrices,
           .arithmetic = arithmetic_of(x, w.dtype, quant),
@@ -255,6 +255,16 @@ OpCost cost_of(ops::Backend& backend, const ops::MoeDownParams& p) {
 
 OpCost cost_of(ops::Backend&, const ops::MoeCombineParams& p) {
   return {.bytes = bytes_of(p.y) + bytes_of(p.shared) + bytes_of(p.out), .shape = fmt::format("{} of {}", p.from.k, p.out.cols)};
+}
+
+// What a rank of the whole must move: rows in and out once; h and y are the op's own.
+OpCost cost_of(ops::Backend& backend, const ops::MoeExpertsParams& p) {
+  const int64_t slots = p.x.rows * p.from.k;
+  OpCost c = expert_cost(backend, p.from, slots, p.gate[0], 2, p.x.dtype, p.quant);
+  const OpCost down = expert_cost(backend, p.from, slots, p.down[0], 1, p.x.dtype, p.quant);
+  c.flop += down.flop;
+  c.bytes += down.bytes + bytes_of(p.x) + bytes_of(p.shared) + bytes_of(p.out);
+  return c;
 }
 
 OpCost cost_of(ops::Backend&, const ops::SampleParams& p) {

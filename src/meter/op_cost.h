@@ -42,6 +42,7 @@ OpCost cost_of(ops::Backend& backend, const ops::MoeRouteParams& p);
 OpCost cost_of(ops::Backend& backend, const ops::MoeGateUpParams& p);
 OpCost cost_of(ops::Backend& backend, const ops::MoeDownParams& p);
 OpCost cost_of(ops::Backend& backend, const ops::MoeCombineParams& p);
+OpCost cost_of(ops::Backend& backend, const ops::MoeExpertsParams& p);
 OpCost cost_of(ops::Backend& backend, const ops::SampleParams& p);
 OpCost cost_of(ops::Backend& backend, const ops::WindowWriteParams& p);
 OpCost cost_of(ops::Backend& backend, const ops::WindowAttendParams& p);

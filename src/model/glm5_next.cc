@@ -6,6 +6,7 @@ Result<std::unique_ptr<Glm5Next>> Glm5Next::load(const Checkpoint& checkpoint, o
   std::unique_ptr<Glm5Next> model(new Glm5Next(checkpoint.config(), backend, options));
   model->options_.cache.activation = options.numerics.activation;
   model->options_.loading.expanded_keys = options.numerics.expanded_attention;
+  model->options_.loading.quant = options.numerics.quant;
   model->layout_ = plan_cache(model->config_, model->options_.cache, options.drafter);
   BATON_ASSIGN(model->weights_, load_weights(checkpoint, backend, model->options_.loading));
   Launcher planner(backend);

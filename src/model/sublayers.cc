@@ -163,9 +163,11 @@ void run_moe(Launcher& launcher, const Config& config, const Numerics& numerics,
   experts.k = static_cast<int32_t>(k);
   experts.ids = arena.array<int32_t>(m * k);
   experts.weights = arena.array<float>(m * k);
-  experts.offsets = arena.array<int32_t>(config.experts + 1);
-  experts.slot_row = arena.array<int32_t>(m * k);
-  experts.row_slot = arena.array<int32_t>(m * k);
+  if (!w.prepared) {
+    experts.offsets = arena.array<int32_t>(config.experts + 1);
+    experts.slot_row = arena.array<int32_t>(m * k);
+    experts.row_slot = arena.array<int32_t>(m * k);
+  }
   launcher.launch(ops.moe_route, {.x = x,
                                   .router = w.router,
                                   .bias = w.bias,
@@ -179,6 +181,18 @@ void run_moe(Launcher& launcher, const Config& config, const Numerics& numerics,
   if (config.shared_experts > 0) {
     shared = arena.matrix(numerics.activation, m, config.hidden_size);
     run_mlp(launcher, config, numerics, w.shared, x, shared);
+  }
+  if (w.prepared) {
+    launcher.launch(ops.moe_experts, {.x = x,
+                                      .from = experts,
+                                      .gate = w.gate.data(),
+                                      .up = w.up.data(),
+                                      .down = w.down.data(),
+                                      .limit = static_cast<float>(config.swiglu_limit),
+                                      .quant = numerics.quant,
+                                      .shared = shared,
+                                      .out = y});
+    return;
   }
   const MatrixView h = arena.matrix(numerics.activation, m * k, config.moe_intermediate_size);
   const MatrixView rows = arena.matrix(numerics.activation, m * k, config.hidden_size);

@@ -162,6 +162,10 @@ Result<Weights> load_weights(const Checkpoint& checkpoint, ops::Backend& backend
   Builder builder(checkpoint, backend, options, memory.data());
   Weights weights = builder.build();
   BATON_TRY(builder.run_jobs(options.threads, options.progress));
+  const auto prepare = [&](MoeWeights& moe) { moe.prepared = backend.prepare_experts(moe.gate, moe.up, moe.down, options.quant); };
+  for (LayerWeights& layer : weights.layers)
+    if (auto* moe = std::get_if<MoeWeights>(&layer.ffn)) prepare(*moe);
+  if (weights.mtp) prepare(weights.mtp->moe);
   weights.memory = std::move(memory);
   return weights;
 }

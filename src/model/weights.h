@@ -47,6 +47,7 @@ struct MoeWeights {
   const float* bias = nullptr;
   std::vector<ops::WeightView> gate, up, down;  // [experts]
   MlpWeights shared;                            // empty views without shared experts
+  bool prepared = false;                        // the backend keeps them for moe_experts
 };
 
 struct LayerWeights {
@@ -79,8 +80,9 @@ struct Weights {
 };
 
 struct WeightOptions {
-  bool expanded_keys = false;  // also keep the keys of kv_b for the expanded attention
-  int threads = 1;             // that read and reorder the checkpoint
+  bool expanded_keys = false;                                // also keep the keys of kv_b for the expanded attention
+  int threads = 1;                                           // that read and reorder the checkpoint
+  ops::ActivationQuant quant = ops::ActivationQuant::kNone;  // that the weights will be used with
   // Called from the loading threads with bytes done of bytes in all; may be empty.
   std::function<void(int64_t done, int64_t total)> progress;
 };

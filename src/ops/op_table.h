@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "ops/block_draft.h"
 #include "ops/embed.h"
@@ -60,6 +61,7 @@ struct OpTable {
   Op<MoeGateUpParams> moe_gate_up;
   Op<MoeDownParams> moe_down;
   Op<MoeCombineParams> moe_combine;
+  Op<MoeExpertsParams> moe_experts;  // of backends that prepare experts; elsewhere empty
   Op<SampleParams> sample;
   Op<WindowWriteParams> window_write;
   Op<WindowAttendParams> window_attend;
@@ -86,6 +88,12 @@ class Backend {
   // Writes a row-major host matrix [n, k] in this backend's order to `device`. Thread-safe for distinct destinations.
   // Rows from a multiple i of kStoreRows on may be stored apart, at weight_bytes(dtype, i, k) behind the first.
   virtual void store_weight(void* device, ConstMatrixView host) = 0;
+  // Brings the experts of a layer, which have been stored, into the order that moe_experts reads: in place, once. False: they were left as
+  // they are, and gate-up, down and combine run one by one. Spans: [experts]. Not beside store_weight().
+  virtual bool prepare_experts(std::span<const WeightView> /*gate*/, std::span<const WeightView> /*up*/,
+                               std::span<const WeightView> /*down*/, ActivationQuant) {
+    return false;
+  }
 };
 
 }  // namespace baton::ops

@@ -188,7 +188,126 @@ void check_hyper(Pair& p, DType type, DType fn_type, int64_t s, bool expanding) 
   p.same("final", h, h_b, bound_of(type));
 }
 
+// A backend's own form of a layer's experts against the three ops of the CPU; and a few rows alone, to the bit.
+void check_prepared_experts(Pair& p, int64_t m, int32_t experts, int32_t k, int64_t d, int64_t inner, bool with_shared) {
+  constexpr auto kQuant = ops::ActivationQuant::kE4m3Block;
+  p.name(fmt::format("prepared experts, {} rows, {} of {}, {} x {}", m, k, experts, inner, d));
+  Experts cpu, device;
+  const int64_t pitch = d * inner + align_up(d / 128 * (inner / 128) * 4, 256);
+  std::byte* place = p.bytes(3 * experts * pitch);
+  const auto weight = [&](int64_t rows, int64_t cols, std::vector<ops::WeightView>& of_cpu, std::vector<ops::WeightView>& of_device) {
+    const Weight w = p.weight(kFP8, rows, cols, place);
+    place += pitch;
+    of_cpu.push_back(w.cpu), of_device.push_back(w.device);
+  };
+  for (int32_t e = 0; e < experts; ++e) {
+    weight(inner, d, cpu.gate, device.gate);
+    weight(inner, d, cpu.up, device.up);
+    weight(d, inner, cpu.down, device.down);
+  }
+  if (!p.device().prepare_experts(device.gate, device.up, device.down, kQuant)) return;
+
+  const MatrixView x = p.matrix(kBF16, m, d);
+  const Weight router = p.weight(kBF16, experts, d);
+  const float* bias = p.floats(experts, 0.1F);
+  const ops::ExpertAssignment a = assignment(p, m, experts, k);
+  ops::ExpertAssignment b = assignment(p, m, experts, k);
+  b.offsets = b.slot_row = b.row_slot = nullptr;
+  const MatrixView scores = p.output(kF32, m, experts), scores_b = p.output(kF32, m, experts);
+  p.run(&ops::OpTable::moe_route, {.x = x, .router = router.cpu, .bias = bias, .scaling = 2.5F, .scores = scores, .to = a},
+        {.x = x, .router = router.device, .bias = bias, .scaling = 2.5F, .scores = scores_b, .to = b});
+  p.equal("ids", a.ids, b.ids, m * k);
+  p.same("weights", {a.weights, kF32, m, k, k}, {b.weights, kF32, m, k, k}, 1e-5);
+  p.same("scores", scores, scores_b, 1e-5);
+
+  const MatrixView h = p.output(kBF16, m * k, inner), y = p.output(kBF16, m * k, d), out = p.output(kBF16, m, d);
+  const ConstMatrixView shared = with_shared ? ConstMatrixView(p.matrix(kBF16, m, d)) : ConstMatrixView{};
+  p.run_on_cpu(&ops::OpTable::moe_gate_up,
+               {.x = x, .from = a, .gate = cpu.gate.data(), .up = cpu.up.data(), .limit = 1, .quant = kQuant, .h = h});
+  p.run_on_cpu(&ops::OpTable::moe_down, {.h = h, .from = a, .down = cpu.down.data(), .quant = kQuant, .y = y});
+  p.run_on_cpu(&ops::OpTable::moe_combine, {.y = y, .from = a, .shared = shared, .out = out});
+  b.ids = a.ids, b.weights = a.weights;
+  const auto on_device = [&](int64_t rows, const MatrixView& to) {
+    p.run_on_device(&ops::OpTable::moe_experts, {.x = x.row_range(0, rows),
+                                                 .from = b,
+                                                 .gate = device.gate.data(),
+                                                 .up = device.up.data(),
+                                                 .down = device.down.data(),
+                                                 .limit = 1,
+                                                 .quant = kQuant,
+                                                 .shared = shared.row_range(0, rows),
+                                                 .out = to});
+  };
+  const MatrixView out_b = p.output(kBF16, m, d);
+  on_device(m, out_b);
+  // The CPU rounds h to bf16 before it rounds it to e4m3: a value in some tens falls to a neighbour.
+  p.same("out", out, out_b, 2e-2);
+  const int64_t few = std::min<int64_t>(m, 3);
+  const MatrixView alone = p.output(kBF16, few, d);
+  on_device(few, alone);
+  p.equal("rows alone", alone.row<uint16_t>(0), out_b.row<uint16_t>(0), few * d);
+}
+
+void check_wide_products(Pair& p, int64_t m, int64_t n, int64_t k) {
+  constexpr auto kQuant = ops::ActivationQuant::kE4m3Block;
+  p.name(fmt::format("wide gemm, {} rows of {}, {} columns", m, k, n));
+  const MatrixView x = p.matrix(kBF16, m, k, 1, k + 8);
+  const Weight w[] = {p.weight(kBF16, n, k), p.weight(kBF16, 24, k), p.weight(kFP8, n, k)};
+  const MatrixView a[] = {p.output(kBF16, m, n), p.output(kF32, m, 24), p.output(kBF16, m, n)};
+  const MatrixView b[] = {p.output(kBF16, m, n), p.output(kF32, m, 24), p.output(kBF16, m, n)};
+  const int64_t few = std::min<int64_t>(m, 3);
+  const MatrixView c[] = {p.output(kBF16, few, n), p.output(kF32, few, 24), p.output(kBF16, few, n)};
+  std::vector<ops::GemmOutput> of_cpu, of_device, of_few;
+  for (size_t i = 0; i < 3; ++i) {
+    of_cpu.push_back({w[i].cpu, a[i]});
+    of_device.push_back({w[i].device, b[i]});
+    of_few.push_back({w[i].device, c[i]});
+  }
+  p.run(&ops::OpTable::gemm, {.x = x, .outputs = of_cpu, .quant = kQuant}, {.x = x, .outputs = of_device, .quant = kQuant});
+  p.same("bf16 weights", a[0], b[0], 4e-3);
+  p.same("bf16 weights to float", a[1], b[1], 1e-5);
+  p.same("fp8 weights", a[2], b[2], 4e-3);
+  p.run_on_device(&ops::OpTable::gemm, {.x = x.row_range(0, few), .outputs = of_few, .quant = kQuant});
+  p.equal("rows alone, bf16", b[0].row<uint16_t>(0), c[0].row<uint16_t>(0), few * n);
+  p.equal("rows alone, fp8", b[2].row<uint16_t>(0), c[2].row<uint16_t>(0), few * n);
+
+  p.name(fmt::format("wide gated_mlp, {} rows of {}, {} columns", m, k, n));
+  const Weight up = p.weight(kFP8, n, k);
+  p.run(&ops::OpTable::gated_mlp, {.x = x, .gate = w[2].cpu, .up = up.cpu, .limit = 1.5F, .h = a[0], .quant = kQuant},
+        {.x = x, .gate = w[2].device, .up = up.device, .limit = 1.5F, .h = b[0], .quant = kQuant});
+  p.same("h", a[0], b[0], 4e-3);
+}
+
+// Heads at equal distances, each weight beside another's.
+void check_wide_heads(Pair& p, int64_t m, int64_t heads, int64_t n, int64_t k) {
+  p.name(fmt::format("wide gemm_batched, {} rows, {} heads of {} x {}", m, heads, n, k));
+  std::byte* place = p.bytes(heads * 2 * n * k * 2);
+  std::vector<ops::WeightView> cpu, device;
+  for (int64_t h = 0; h < heads; ++h, place += 2 * n * k * 2) {
+    const Weight w = p.weight(kBF16, n, k, place);
+    cpu.push_back(w.cpu);
+    device.push_back(w.device);
+  }
+  const MatrixView x = p.matrix(kBF16, m, heads * k);
+  const MatrixView a = p.output(kBF16, m, heads * n), b = p.output(kBF16, m, heads * n);
+  p.run(&ops::OpTable::gemm_batched, {.x = x, .w = cpu, .y = a}, {.x = x, .w = device, .y = b});
+  p.same("y", a, b, 4e-3);
+}
+
 }  // namespace
+
+void check_matrices(Pair& p) {
+  for (const int64_t m : {1, 64, 65, 130}) check_wide_products(p, m, 520, 384);
+  check_wide_products(p, 300, 1536, 2048);
+  check_wide_products(p, 7, 264, 16384);
+  for (const int64_t m : {5, 200}) {
+    check_wide_heads(p, m, 6, 512, 256);
+    check_wide_heads(p, m, 6, 256, 512);
+  }
+  check_prepared_experts(p, 1, 32, 4, 512, 512, true);
+  check_prepared_experts(p, 150, 32, 4, 1024, 512, true);  // 18 rows an expert: the medium form
+  check_prepared_experts(p, 900, 32, 4, 512, 512, false);  // 112: the form for prompts
+}
 
 void check_dense(Pair& p) {
   check_embedding(p);

@@ -81,7 +81,8 @@ class Pair {
     return to;
   }
 
-  Weight weight(DType type, int64_t n, int64_t k) {
+  // `place`: where the device's goes, with its scales behind it; null: anywhere.
+  Weight weight(DType type, int64_t n, int64_t k, std::byte* place = nullptr) {
     Weight w;
     w.cpu = w.device = {nullptr, nullptr, type, n, k};
     const MatrixView host = matrix(type, n, k, type == DType::kF8E4M3 ? 40.0F : 1.0F / std::sqrt(static_cast<float>(k)));
@@ -90,9 +91,14 @@ class Pair {
       auto* scale = array<float>(count);
       for (int64_t i = 0; i < count; ++i) scale[i] = std::exp2(normal(0.5F)) / 40.0F / std::sqrt(static_cast<float>(k));
       w.cpu.scale = w.device.scale = scale;
+      if (place != nullptr) {
+        void* const at = place + device_.weight_bytes(type, n, k);
+        std::memcpy(at, scale, static_cast<size_t>(count) * sizeof(float));
+        w.device.scale = static_cast<float*>(at);
+      }
     }
     void* cpu = bytes(cpu_.weight_bytes(type, n, k));
-    void* device = bytes(device_.weight_bytes(type, n, k));
+    void* device = place != nullptr ? place : bytes(device_.weight_bytes(type, n, k));
     cpu_.store_weight(cpu, host);
     device_.store_weight(device, host);
     device_.synchronize();
@@ -107,6 +113,16 @@ class Pair {
     run_on(cpu_, (cpu_.ops().*op), cpu);
     BATON_CHECK_MSG((device_.ops().*op).run != nullptr, "{}: not registered", name_);
     BATON_CHECK_MSG((device_.ops().*op).supports(device), "{}: not supported", name_);
+    run_on(device_, (device_.ops().*op), device);
+    device_.synchronize();
+  }
+
+  template <class Params>
+  void run_on_cpu(ops::Op<Params> ops::OpTable::*op, const Params& params) {
+    run_on(cpu_, (cpu_.ops().*op), params);
+  }
+  template <class Params>
+  void run_on_device(ops::Op<Params> ops::OpTable::*op, const Params& device) {
     run_on(device_, (device_.ops().*op), device);
     device_.synchronize();
   }
@@ -181,5 +197,7 @@ void check_sparse(Pair& pair);
 void check_sampling(Pair& pair);
 void check_drafter(Pair& pair);
 void check_released(Pair& pair);
+// Sizes of tuned dense products and experts, and of the latter what a backend makes of them when it prepares them.
+void check_matrices(Pair& pair);
 
 }  // namespace baton::pair

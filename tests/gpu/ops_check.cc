@@ -1,5 +1,5 @@
-// gpu_ops [--plain] [--seed N]: every op of the CUDA backend beside the CPU's, over types, shapes and edges, in memory that both see. Exit
-// 1 on any difference, 77 without a device.
+// gpu_ops [--plain | --unproven] [--seed N]: every op of the CUDA backend beside the CPU's, over types, shapes and edges, in memory that
+// both see. Exit 1 on any difference, 77 without a device.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,16 +14,16 @@
 namespace baton {
 namespace {
 
-int run(bool plain, unsigned seed) {
-  auto opened = cuda::open_device({.host_visible = true, .plain = plain});
+int run(bool plain, bool unproven, unsigned seed) {
+  auto opened = cuda::open_device({.host_visible = true, .plain = plain, .unproven = unproven});
   if (!opened) {
     fmt::print(stderr, "gpu_ops: {}\n", opened.error().message);
     return 77;
   }
-  fmt::print("{}, {} bodies, seed {}\n", opened->name, plain ? "plain" : "tuned", seed);
+  fmt::print("{}, {} bodies, seed {}\n", opened->name, plain ? "plain" : unproven ? "tuned and unproven" : "tuned", seed);
   pair::Pair both(*opened->backend, seed, std::min(cpu::detect_isa(), cpu::Isa::kAvx2));
   for (const auto check : {pair::check_dense, pair::check_experts, pair::check_streams, pair::check_kda, pair::check_sparse,
-                           pair::check_sampling, pair::check_drafter, pair::check_released})
+                           pair::check_sampling, pair::check_drafter, pair::check_released, pair::check_matrices})
     check(both);
   // By op and what was compared: the worst.
   std::map<std::string, pair::Finding> worst;
@@ -43,18 +43,20 @@ int run(bool plain, unsigned seed) {
 }  // namespace baton
 
 int main(int argc, char** argv) {
-  bool plain = false;
+  bool plain = false, unproven = false;
   unsigned seed = 1;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--plain") {
       plain = true;
+    } else if (arg == "--unproven") {
+      unproven = true;
     } else if (arg == "--seed" && i + 1 < argc) {
       seed = static_cast<unsigned>(std::strtoul(argv[++i], nullptr, 10));
     } else {
-      std::fputs("usage: gpu_ops [--plain] [--seed N]\n", stderr);
+      std::fputs("usage: gpu_ops [--plain | --unproven] [--seed N]\n", stderr);
       return 2;
     }
   }
-  return baton::run(plain, seed);
+  return baton::run(plain, unproven, seed);
 }

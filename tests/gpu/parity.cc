@@ -28,6 +28,7 @@ struct Options {
   int64_t steps = 24;
   unsigned seed = 1;
   bool plain = false;
+  bool unproven = false;
   bool cpu = true;  // false: the device alone, for sizes that take the CPU too long
   std::string only;
 };
@@ -153,7 +154,7 @@ class Parity {
   }
 
   Result<bool> run(const Form& form) {
-    BATON_ASSIGN(cuda::OpenedDevice opened, cuda::open_device({.plain = o_.plain}));
+    BATON_ASSIGN(cuda::OpenedDevice opened, cuda::open_device({.plain = o_.plain, .unproven = o_.unproven}));
     const int64_t tokens = o_.prompt + o_.prompt / 3 + o_.steps + 64;  // of a sequence, and of two in one launch
     auto start = Clock::now();
     BATON_ASSIGN(const auto device, Side::open(checkpoint_, *opened.backend, form, tokens));
@@ -319,6 +320,8 @@ int main(int argc, char** argv) {
     const bool more = i + 1 < argc;
     if (arg == "--plain")
       o.plain = true;
+    else if (arg == "--unproven")
+      o.unproven = true;
     else if (arg == "--no-cpu")
       o.cpu = false;
     else if (arg == "--prompt" && more)
@@ -335,7 +338,8 @@ int main(int argc, char** argv) {
       usage = true;
   }
   if (usage || o.checkpoint.empty() || o.prompt < 32 || o.steps < 1) {
-    std::fputs("usage: gpu_parity CHECKPOINT [--prompt N >= 32] [--steps N] [--seed N] [--form NAME] [--plain] [--no-cpu]\n", stderr);
+    std::fputs("usage: gpu_parity CHECKPOINT [--prompt N >= 32] [--steps N] [--seed N] [--form NAME] [--plain | --unproven] [--no-cpu]\n",
+               stderr);
     return 2;
   }
   return baton::run(o);

@@ -23,9 +23,70 @@ model::Checkpoint random_of(const std::string& golden, model::WeightFormat forma
   return *model::random_checkpoint(*read_file(path, 1 << 20), path, format, 1, 2);
 }
 
+// The CPU with experts that are "prepared": moe_experts is there, and is the three ops row by row.
+class PreparingBackend final : public ops::Backend {
+ public:
+  explicit PreparingBackend(bool prepares) : prepares_(prepares) {
+    table_ = cpu_.ops();
+    if (prepares)
+      table_.moe_experts = {run, [](const ops::MoeExpertsParams&) { return true; },
+                            [](const ops::Executor&, const ops::MoeExpertsParams&) { return int64_t{0}; }};
+  }
+  const ops::OpTable& ops() const override { return table_; }
+  ops::Executor& executor() override { return cpu_.executor(); }
+  Result<Buffer> allocate(int64_t bytes) override { return cpu_.allocate(bytes); }
+  void copy_to_device(void* to, const void* from, int64_t bytes) override { cpu_.copy_to_device(to, from, bytes); }
+  void copy_to_host(void* to, const void* from, int64_t bytes) override { cpu_.copy_to_host(to, from, bytes); }
+  void copy_on_device(void* to, const void* from, int64_t bytes) override { cpu_.copy_on_device(to, from, bytes); }
+  void clear_on_device(void* to, int64_t bytes) override { cpu_.clear_on_device(to, bytes); }
+  void synchronize() override {}
+  int64_t weight_bytes(DType dtype, int64_t n, int64_t k) const override { return cpu_.weight_bytes(dtype, n, k); }
+  void store_weight(void* to, ConstMatrixView host) override { cpu_.store_weight(to, host); }
+  bool prepare_experts(std::span<const ops::WeightView> gate, std::span<const ops::WeightView> up, std::span<const ops::WeightView> down,
+                       ops::ActivationQuant) override {
+    EXPECT_EQ(gate.size(), up.size());
+    EXPECT_EQ(gate.size(), down.size());
+    return prepares_;
+  }
+
+ private:
+  static void run(ops::Context& ctx, const ops::MoeExpertsParams& p) {
+    EXPECT_EQ(p.from.offsets, nullptr);
+    static const cpu::CpuBackend plain({.threads = 1, .isa = cpu::detect_isa()});
+    const int64_t k = p.from.k, inner = p.gate[0].n, d = p.x.cols;
+    Buffer scratch = *allocate_host(int64_t{4} << 20);
+    for (int64_t r = 0; r < p.x.rows; ++r) {
+      Arena arena(scratch.data(), scratch.bytes());
+      ops::Context own{ctx.executor, &arena};
+      ops::ExpertAssignment one = p.from;
+      one.ids += r * k;
+      one.weights += r * k;
+      one.offsets = arena.array<int32_t>(one.experts + 1);
+      one.slot_row = arena.array<int32_t>(k);
+      one.row_slot = arena.array<int32_t>(k);
+      std::fill_n(one.offsets, one.experts + 1, 0);
+      std::fill_n(one.slot_row, k, 0);
+      for (int64_t j = 0; j < k; ++j)
+        for (int32_t e = one.ids[j]; e < one.experts; ++e) ++one.offsets[e + 1];
+      for (int64_t j = 0; j < k; ++j) one.row_slot[j] = one.offsets[one.ids[j]];
+      const MatrixView h = arena.matrix(p.x.dtype, k, inner), y = arena.matrix(p.x.dtype, k, d);
+      plain.ops().moe_gate_up.run(
+          own, {.x = p.x.row_range(r, 1), .from = one, .gate = p.gate, .up = p.up, .limit = p.limit, .quant = p.quant, .h = h});
+      plain.ops().moe_down.run(own, {.h = h, .from = one, .down = p.down, .quant = p.quant, .y = y});
+      plain.ops().moe_combine.run(own, {.y = y, .from = one, .shared = p.shared.row_range(r, 1), .out = p.out.row_range(r, 1)});
+    }
+  }
+
+  cpu::CpuBackend cpu_{{.threads = 2, .isa = cpu::detect_isa()}};
+  ops::OpTable table_;
+  bool prepares_;
+};
+
 struct Bench {
-  explicit Bench(const CycleShape& s, const std::string& golden = "mtp", model::WeightFormat format = model::WeightFormat::kF32)
-      : shape(s), checkpoint(random_of(golden, format)), backend(inner, std::make_unique<ClockTimeline>(2 * kMostOps), kMostOps),
+  explicit Bench(const CycleShape& s, const std::string& golden = "mtp", model::WeightFormat format = model::WeightFormat::kF32,
+                 bool prepares = false)
+      : shape(s), checkpoint(random_of(golden, format)), inner(prepares),
+        backend(inner, std::make_unique<ClockTimeline>(2 * kMostOps), kMostOps),
         model(*model::Glm5Next::load(checkpoint, backend, SyntheticCycle::allow({}, s))),
         cycle(*SyntheticCycle::create(*model, backend, s)) {}
 
@@ -37,7 +98,7 @@ struct Bench {
 
   CycleShape shape;
   model::Checkpoint checkpoint;
-  cpu::CpuBackend inner{{.threads = 2, .isa = cpu::detect_isa()}};
+  PreparingBackend inner;
   MeteredBackend backend;
   std::unique_ptr<model::Glm5Next> model;
   std::unique_ptr<SyntheticCycle> cycle;
@@ -150,6 +211,27 @@ TEST(MeteredBackend, ChangesNoResultAndCountsEveryCall) {
     seconds += r.seconds;
   }
   EXPECT_NEAR(seconds + b.backend.seconds_between(), b.backend.seconds(), 1e-6);
+}
+
+TEST(PreparedExperts, GiveTheSameBitsAndCostNoRowsInBetween) {
+  const CycleShape shape{.sequences = 2, .rows = 3, .context = 70};
+  std::vector<OpRow> rows[2];
+  std::vector<float> output[2];
+  for (const bool prepares : {false, true}) {
+    Bench b(shape, "small-fp8", model::WeightFormat::kFp8, prepares);
+    b.backend.start_counting();
+    b.cycle->run();
+    b.backend.finish();
+    rows[prepares ? 1 : 0] = b.backend.rows();
+    output[prepares ? 1 : 0] = b.output();
+  }
+  EXPECT_EQ(output[0], output[1]);
+  const OpRow &gate_up = only(rows[0], "moe_gate_up"), &down = only(rows[0], "moe_down"), &combine = only(rows[0], "moe_combine");
+  const OpRow& experts = only(rows[1], "moe_experts");
+  EXPECT_EQ(experts.calls, gate_up.calls);
+  EXPECT_DOUBLE_EQ(experts.flop, gate_up.flop + down.flop);
+  EXPECT_LT(experts.bytes, gate_up.bytes + down.bytes + combine.bytes);
+  for (const OpRow& r : rows[1]) EXPECT_TRUE(r.op != "moe_gate_up" && r.op != "moe_down" && r.op != "moe_combine");
 }
 
 // Counted from the configuration, apart from the params.

@@ -47,6 +47,7 @@ void weigh(const MoeRouteParams& p, const float* score, const int32_t* ids, floa
 
 // Counting sort of the choices by expert; rows keep their order.
 void sort_by_expert(const ExpertAssignment& to, int64_t rows) {
+  if (to.offsets == nullptr) return;
   const int64_t choices = rows * to.k;
   std::fill(to.offsets, to.offsets + to.experts + 1, 0);
   for (int64_t i = 0; i < choices; ++i) ++to.offsets[to.ids[i] + 1];

@@ -3,9 +3,11 @@
 
 #include <vector>
 
+#include "ops/cuda/moe/op.h"
 #include "ops/cuda/open.h"
 #include "ops/cuda/plain/register.h"
 #include "ops/cuda/register.h"
+#include "ops/cuda/staging.h"
 #include "ops/cuda/stream.h"
 
 namespace baton::cuda {
@@ -24,7 +26,11 @@ class CudaBackend final : public ops::Backend {
   CudaBackend(const DeviceOptions& options, cudaStream_t stream, int multiprocessors) : host_visible_(options.host_visible) {
     stream_ = {stream, multiprocessors, options.host_visible};
     plain::register_all(table_);
-    if (!options.plain) register_tuned(table_);
+    if (options.plain) return;
+    register_tuned(table_);
+    if (!options.unproven) return;
+    register_unproven(table_);
+    unproven_ = true;
   }
   ~CudaBackend() override { cudaStreamDestroy(stream_.handle); }
 
@@ -60,9 +66,22 @@ class CudaBackend final : public ops::Backend {
     const size_t row = size_of(host.cols * dtype_bytes(host.dtype));
     const size_t pitch = size_of(host.stride * dtype_bytes(host.dtype));
     if (host.rows == 0 || row == 0) return;
+    if (unproven_) {
+      synchronize();  // the memory was just allocated, and is being cleared
+      return check(staging_.copy(device, host), "copy of a weight");
+    }
     check(cudaMemcpy2DAsync(device, row, host.data, pitch, row, size_of(host.rows), cudaMemcpyHostToDevice, stream_.handle),
           "copy of a weight");
     check(cudaStreamSynchronize(stream_.handle), "copy of a weight");  // the caller drops the host's pages
+  }
+  bool prepare_experts(std::span<const ops::WeightView> gate, std::span<const ops::WeightView> up, std::span<const ops::WeightView> down,
+                       ops::ActivationQuant quant) override {
+    if (!unproven_ || !moe::preparable(gate, up, down, quant)) return false;
+    auto scratch = allocate(gate[0].n * gate[0].k);
+    if (!scratch) return false;  // the memory is full: slower, not wrong
+    check(moe::prepare(gate, up, down, scratch->data(), stream_.handle), "packing of experts");
+    synchronize();
+    return true;
   }
 
  private:
@@ -74,7 +93,9 @@ class CudaBackend final : public ops::Backend {
   }
 
   bool host_visible_;
+  bool unproven_ = false;  // experts are prepared, weights come through pinned memory
   Stream stream_;
+  Staging staging_;
   ops::OpTable table_;
 };
 
@@ -104,7 +125,37 @@ class EventTimeline final : public ops::Timeline {
   std::vector<cudaEvent_t> events_;
 };
 
+class Graph final : public ops::Recording {
+ public:
+  Graph(cudaStream_t stream, cudaGraphExec_t graph) : stream_(stream), graph_(graph) {}
+  ~Graph() override { cudaGraphExecDestroy(graph_); }
+  void replay() override { check(cudaGraphLaunch(graph_, stream_), "launch of a graph"); }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraphExec_t graph_;
+};
+
 }  // namespace
+
+Result<std::unique_ptr<ops::Recording>> record(ops::Backend& backend, const std::function<void()>& run) {
+  const Stream& stream = stream_of(backend.executor());
+  if (stream.blocking) return Error{Error::Kind::kUnsupported, "ops that wait for their end cannot be recorded"};
+  const auto failed = [](const char* what, cudaError_t e) {
+    cudaGetLastError();
+    return Error{Error::Kind::kUnsupported, fmt::format("CUDA {}: {}", what, cudaGetErrorString(e))};
+  };
+  if (const cudaError_t e = cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeThreadLocal); e != cudaSuccess)
+    return failed("begin of a recording", e);
+  run();
+  cudaGraph_t graph = nullptr;
+  if (const cudaError_t e = cudaStreamEndCapture(stream.handle, &graph); e != cudaSuccess) return failed("end of a recording", e);
+  cudaGraphExec_t ready = nullptr;
+  const cudaError_t e = cudaGraphInstantiate(&ready, graph, 0);
+  cudaGraphDestroy(graph);
+  if (e != cudaSuccess) return failed("making of a graph", e);
+  return std::unique_ptr<ops::Recording>(std::make_unique<Graph>(stream.handle, ready));
+}
 
 std::unique_ptr<ops::Timeline> make_timeline(ops::Backend& backend, size_t points) {
   return std::make_unique<EventTimeline>(stream_of(backend.executor()).handle, points);

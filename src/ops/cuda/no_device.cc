@@ -9,4 +9,8 @@ Result<OpenedDevice> open_device(const DeviceOptions&) {
 
 std::unique_ptr<ops::Timeline> make_timeline(ops::Backend&, size_t) { return nullptr; }  // nobody has such a backend
 
+Result<std::unique_ptr<ops::Recording>> record(ops::Backend&, const std::function<void()>&) {
+  return Error{Error::Kind::kUnsupported, "this build has no CUDA backend, so nothing can be recorded"};
+}
+
 }  // namespace baton::cuda

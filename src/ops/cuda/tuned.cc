@@ -6,26 +6,11 @@
 #include "ops/cuda/mhc/launch.h"
 #include "ops/cuda/mla_sparse/launch.h"
 #include "ops/cuda/plain/kda.h"
-#include "ops/cuda/plain/op.h"
+#include "ops/cuda/put_before.h"
 #include "ops/cuda/register.h"
 
 namespace baton::cuda {
 namespace {
-
-using plain::launched;
-using plain::stream;
-
-// A workspace that `bytes` of the arena hold while `use` runs.
-template <class Use>
-cudaError_t with_workspace(ops::Context& ctx, int64_t bytes, const Use& use) {
-  const int64_t mark = ctx.workspace->mark();
-  void* memory = bytes > 0 ? ctx.workspace->allocate(bytes) : nullptr;
-  const cudaError_t e = use(memory);
-  ctx.workspace->release(mark);
-  return e;
-}
-
-int64_t padded(int64_t bytes) { return align_up(bytes, kBufferAlignment); }
 
 // Rows of one launch may not depend on each other (ops/README.md), so sparse attention is never split by the number of rows, and its kernel
 // for many rows, which sums in another order, is not chosen.
@@ -93,26 +78,6 @@ struct Final {
   static int64_t bytes(const Params&) { return 0; }
   static cudaError_t run(const Params& p, void*, cudaStream_t s) { return mhc::final(p, false, s); }
 };
-
-// The plain entry that a tuned one falls back to.
-template <class Tuned>
-ops::Op<typename Tuned::Params> plain_of;
-
-template <class Tuned>
-void put_before(ops::Op<typename Tuned::Params>& entry) {
-  using Params = typename Tuned::Params;
-  plain_of<Tuned> = entry;
-  entry.run = [](ops::Context& ctx, const Params& p) {
-    if (!Tuned::takes(p)) return plain_of<Tuned>.run(ctx, p);
-    launched(ctx, with_workspace(ctx, Tuned::bytes(p), [&](void* memory) { return Tuned::run(p, memory, stream(ctx)); }), Tuned::kName);
-  };
-  entry.supports = [](const Params& p) { return Tuned::takes(p) || plain_of<Tuned>.supports(p); };
-  // Which of the two runs may depend on the number of rows, and a plan is made for the largest.
-  entry.workspace_bytes = [](const ops::Executor& e, const Params& p) {
-    const int64_t tuned = Tuned::takes(p) ? padded(Tuned::bytes(p)) : 0;
-    return std::max(tuned, plain_of<Tuned>.supports(p) ? plain_of<Tuned>.workspace_bytes(e, p) : int64_t{0});
-  };
-}
 
 }  // namespace
 

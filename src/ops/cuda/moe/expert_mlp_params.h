@@ -23,6 +23,7 @@ struct MlpParams {
   const float* gate_scale;
   const float* up_scale;
   const float* down_scale;
+  int64_t gate_scale_stride, up_scale_stride, down_scale_stride;  // floats
   const uint8_t* x;
   const float* x_scale;
   uint8_t* h;

@@ -85,6 +85,11 @@ cudaError_t mlp(const ExpertPath& path, cudaStream_t stream) {
   p.gate_scale = path.experts.gate_scale;
   p.up_scale = path.experts.up_scale;
   p.down_scale = path.experts.down_scale;
+  const int64_t scales = path.problem.width / kBlock * (path.problem.inner / kBlock);
+  const auto stride_or = [scales](int64_t stride) { return stride > 0 ? stride : scales; };
+  p.gate_scale_stride = stride_or(path.experts.gate_scale_stride);
+  p.up_scale_stride = stride_or(path.experts.up_scale_stride);
+  p.down_scale_stride = stride_or(path.experts.down_scale_stride);
   p.x = at<uint8_t>(path, w.x);
   p.x_scale = at<float>(path, w.x_scale);
   p.h = at<uint8_t>(path, w.h);

@@ -25,6 +25,9 @@ struct ExpertWeights {
   const float* gate_scale = nullptr;  // [experts_local][inner / 128][width / 128]
   const float* up_scale = nullptr;
   const float* down_scale = nullptr;  // [experts_local][width / 128][inner / 128]
+  int64_t gate_scale_stride = 0;      // 0: one expert's scales behind the other's; otherwise a multiple of 4
+  int64_t up_scale_stride = 0;
+  int64_t down_scale_stride = 0;
 };
 
 struct ExpertPath {

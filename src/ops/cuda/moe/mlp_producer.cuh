@@ -109,9 +109,9 @@ class Producer {
       const int64_t e = unit.expert;
       const float* scale;
       if (gate_up) {
-        scale = (lane == 0 ? p.gate_scale : p.up_scale) + (e * p.inner_blocks + block) * p.width_blocks;
+        scale = (lane == 0 ? p.gate_scale + e * p.gate_scale_stride : p.up_scale + e * p.up_scale_stride) + block * p.width_blocks;
       } else {
-        scale = p.down_scale + (e * p.width_blocks + 2 * block + lane) * p.inner_blocks;
+        scale = p.down_scale + e * p.down_scale_stride + (2 * block + lane) * p.inner_blocks;
       }
       bulk_load(tile.weight_scale[lane], scale, scale_bytes, full);
     }

@@ -100,6 +100,7 @@ __global__ void __launch_bounds__(kThreads) combine(CombineArgs p) {
 
 void run_route(ops::Context& ctx, const ops::MoeRouteParams& p) {
   if (p.x.rows == 0) {
+    if (p.to.offsets == nullptr) return;
     launched(ctx, cudaMemsetAsync(p.to.offsets, 0, static_cast<size_t>(p.to.experts + 1) * sizeof(int32_t), stream(ctx)), "moe_route");
     return;
   }
@@ -115,6 +116,7 @@ void run_route(ops::Context& ctx, const ops::MoeRouteParams& p) {
                           p.to.experts,      p.to.k, p.scaling, p.renormalise};
   const auto warps = static_cast<unsigned>((p.x.rows + kWarps - 1) / kWarps);
   if (e == cudaSuccess) e = launch(choose_experts, warps, kThreads, 0, 1, false, stream(ctx), choose);
+  if (p.to.offsets == nullptr) return launched(ctx, e, "moe_route");
   const SortArgs sort{p.to.ids, p.to.offsets, p.to.slot_row, p.to.row_slot, static_cast<int32_t>(p.x.rows * p.to.k), p.to.experts, p.to.k};
   if (e == cudaSuccess) e = launch(count_choices, blocks_of(p.to.experts), 32, 0, 1, false, stream(ctx), sort);
   if (e == cudaSuccess) e = launch(sum_counts, 1, 32, 0, 1, false, stream(ctx), sort);
