@@ -29,6 +29,17 @@ struct Barrier {
   }
 };
 
+struct RingCursor {
+  uint32_t index = 0;
+  uint32_t parity = 0;
+  void advance(uint32_t stages) {
+    if (++index == stages) {
+      index = 0;
+      parity ^= 1;
+    }
+  }
+};
+
 inline void fence_barrier_init() {}
 inline void fence_async_shared() {}
 inline void named_barrier(uint32_t id, uint32_t threads) {

@@ -22,6 +22,7 @@ cudaError_t allow_shared(Kernel, size_t) {
   return cudaSuccess;
 }
 
-inline int multiprocessors() { return 1; }
+inline int emulated_multiprocessors = 1;  // what host code believes
+inline int multiprocessors() { return emulated_multiprocessors; }
 
 }  // namespace baton::cuda
