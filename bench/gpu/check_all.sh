@@ -13,62 +13,28 @@ budget=${2:-600}
 programs=${3:-build/gpu}
 race=${4:-build/gpu-race}
 families=(indexer kda mla mhc moe)
-mkdir -p "$out"
-logs=$(mktemp -d)
-: >"$out/summary.txt"
-left() { echo $((budget - SECONDS)); }
-say() { printf '%4d s  %s\n' "$SECONDS" "$*" | tee -a "$out/summary.txt"; }
-
-# step NAME LIMIT COMMAND...: runs with a limit, keeps the log, says how it ended.
-step() {
-  local name=$1 limit=$2 rest begin=$SECONDS rc
-  shift 2
-  rest=$(left)
-  if ((rest < 5)); then
-    say "NOT RUN     $name: the budget is spent"
-    return 1
-  fi
-  timeout -k 5 $((limit < rest ? limit : rest)) "$@" >"$logs/$name" 2>&1
-  rc=$?
-  case $rc in
-    0) say "passed      $name ($((SECONDS - begin)) s): $(grep -aE 'ERROR SUMMARY|all checks|hazard' "$logs/$name" | tail -1)" ;;
-    77) say "SKIPPED     $name: no device" ;;
-    124 | 137) say "TIMED OUT   $name ($((SECONDS - begin)) s)" ;;
-    *) say "FAILED ($rc)  $name: $(grep -aE 'FAIL|rror|hazard' "$logs/$name" | head -3 | cut -c1-300 | tr '\n' '|')" ;;
-  esac
-  return $rc
-}
+# shellcheck disable=SC2034 # read by steps.sh
+shows='ERROR SUMMARY|all checks|hazard'
+# shellcheck source=bench/gpu/steps.sh
+source bench/gpu/steps.sh
 starts() { # a program without arguments says how it is used and returns 2, or 77 that there is no device
   [[ -x $1 ]] || return 1
   "$1" >/dev/null 2>&1
   [[ $? == 2 || $? == 77 ]]
 }
-gather() { # KIND: the logs of one kind in one file
-  for log in "$logs/$1"*; do
-    [[ -e $log ]] && { echo "=== $(basename "$log")"; cat "$log"; }
-  done >"$out/$1.log"
-}
-
 build() { # FOLDER FLAGS...
   for f in "${families[@]}"; do
     { starts "$1/${f}_harness" && ! compgen -G "$1/*.o" >/dev/null; } || { step "build.$(basename "$1")" 200 bench/gpu/build.sh "$@"; return; }
   done
   say "programs in $1 start"
 }
-nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.draw --format=csv,noheader 2>&1 | tee -a "$out/summary.txt"
+need_device
 build "$programs"
-failed=0
-run_all() { # waits for the steps started beside each other
-  for job in "${jobs[@]}"; do wait "$job" || failed=1; done
-  jobs=()
-}
-jobs=()
 for f in "${families[@]}"; do
-  step "check.$f" 90 "$programs/${f}_harness" check &
-  jobs+=($!)
+  beside "check.$f" 90 "$programs/${f}_harness" check
 done
-run_all
-gather check
+wait_all
+gather check check.log
 
 times() { # NAME LIMIT COMMAND...: with --json NAME.json
   step "time.$1" "$2" "${@:3:2}" --json "$logs/json.$1" "${@:5}"
@@ -77,19 +43,17 @@ times indexer 25 "$programs/indexer_harness" time --layers 11 --context 65536 25
 times mla 45 "$programs/mla_harness" time --layers 11 --context 65536 256:fp8 256:bf16 8192:bf16:prefill 8192:fp8:prompt
 times kda 40 "$programs/kda_harness" time --layers 34 --heads 64 chunk:8192:bf16 32:8:8:fused:bf16 32:8:8:fused:fp32 chunk:8192:fp32
 times mhc 20 "$programs/mhc_harness" time --sites 90 256 256:16
-gather time
+gather time time.log
 cat "$logs"/json.* >"$out/times.json" 2>/dev/null
 
 build "$race" -DBATON_RACECHECK
 sanitizer=(compute-sanitizer --error-exitcode 9 --print-limit 20)
 for f in "${families[@]}"; do
-  step "sanitize.memcheck.$f" 75 "${sanitizer[@]}" --tool memcheck "$programs/${f}_harness" check-small &
-  jobs+=($!)
-  step "sanitize.racecheck.$f" 75 "${sanitizer[@]}" --tool racecheck "$race/${f}_harness" check-small &
-  jobs+=($!)
+  beside "sanitize.memcheck.$f" 75 "${sanitizer[@]}" --tool memcheck "$programs/${f}_harness" check-small
+  beside "sanitize.racecheck.$f" 75 "${sanitizer[@]}" --tool racecheck "$race/${f}_harness" check-small
 done
-run_all
-gather sanitize
+wait_all
+gather sanitize sanitize.log
 
 if [[ -n ${PROFILE:-} ]] && (($(left) > 15)); then # the stalls of one launch each, if time is left
   sections=(--section SpeedOfLight --section WarpStateStats --section SchedulerStats --section LaunchStats --section Occupancy --section MemoryWorkloadAnalysis)
@@ -97,7 +61,7 @@ if [[ -n ${PROFILE:-} ]] && (($(left) > 15)); then # the stalls of one launch ea
   step profile.indexer 30 ncu --clock-control none "${sections[@]}" -k regex:score_rows -s 3 -c 1 "$programs/indexer_harness" time --layers 2 256
   step profile.kda 40 ncu --clock-control none "${sections[@]}" -k regex:chunk_ -s 2 -c 2 "$programs/kda_harness" time --layers 2 --heads 64 chunk:8192:bf16
   step profile.decode 40 ncu --clock-control none "${sections[@]}" -k regex:decode_bf16 -s 4 -c 1 "$programs/kda_harness" time --layers 4 --heads 64 32:8:8:fused:bf16
-  gather profile
+  gather profile profile.log
 fi
 say "end"
 cat "$out/time.log"

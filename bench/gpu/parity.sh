@@ -12,42 +12,12 @@ budget=${2:-400}
 programs=$(realpath "${3:-build/gpu-parity}")
 checkpoints=("${@:4}")
 golden=tests/data/golden
-mkdir -p "$out"
-logs=$(mktemp -d)
+# shellcheck disable=SC2034 # read by steps.sh
+shows='all checks|folders passed|PASSED|ERROR SUMMARY|tok/s'
+# shellcheck source=bench/gpu/steps.sh
+source bench/gpu/steps.sh
 export LD_LIBRARY_PATH="$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-: >"$out/summary.txt"
-failed=0
-say() { printf '%4d s  %s\n' "$SECONDS" "$*" | tee -a "$out/summary.txt"; }
-
-# step NAME LIMIT COMMAND...: runs with a limit, keeps the log, says how it ended.
-step() {
-  local name=$1 limit=$2 rest=$((budget - SECONDS)) begin=$SECONDS rc
-  shift 2
-  if ((rest < 4)); then
-    say "NOT RUN     $name: the budget is spent"
-    return 1
-  fi
-  timeout -k 5 $((limit < rest ? limit : rest)) "$@" >"$logs/$name" 2>&1
-  rc=$?
-  case $rc in
-    0) say "passed      $name ($((SECONDS - begin)) s): $(grep -aE 'all checks|folders passed|PASSED|ERROR SUMMARY|tok/s' "$logs/$name" | tail -1 | cut -c1-150)" ;;
-    77) say "SKIPPED     $name: no device" ;;
-    124 | 137) say "TIMED OUT   $name ($((SECONDS - begin)) s)" ;;
-    *) say "FAILED ($rc)  $name: $(grep -aE 'FAILED|rror|CUDA|check' "$logs/$name" | head -3 | cut -c1-300 | tr '\n' '|')" ;;
-  esac
-  return $rc
-}
-alone() { step "$@" || failed=1; }
-jobs=()
-beside() { # the same in the background: what needs an answer and no speed
-  step "$@" &
-  jobs+=($!)
-}
-wait_all() {
-  for job in "${jobs[@]}"; do wait "$job" || failed=1; done
-  jobs=()
-}
-nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1 | tee -a "$out/summary.txt"
+need_device
 # Three layers of the released sizes, random weights: what runs on tuned kernels.
 released=$(mktemp -d)
 

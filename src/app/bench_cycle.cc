@@ -43,6 +43,7 @@ struct Arguments {
   std::string gpu;
   std::string json_file;
   bool prefill = false;
+  bool graph = false;
 };
 
 struct Point {
@@ -78,17 +79,27 @@ std::vector<meter::CycleShape> shapes_of(const Arguments& a) {
   return shapes;
 }
 
-Result<Point> measure(model::Glm5Next& model, meter::MeteredBackend& backend, const meter::CycleShape& shape, const Arguments& a) {
+// `device`: what the metered backend stands before.
+Result<Point> measure(model::Glm5Next& model, meter::MeteredBackend& backend, ops::Backend& device, const meter::CycleShape& shape,
+                      const Arguments& a) {
   Point p{.shape = shape};
   BATON_ASSIGN(const auto cycle, meter::SyntheticCycle::create(model, backend, shape));
   p.cache_bytes = cycle->page_bytes() + cycle->slot_bytes();
+  std::unique_ptr<ops::Recording> graph;
   const auto whole = [&] {
     const Clock::time_point begin = Clock::now();
-    cycle->run();
+    if (graph)
+      graph->replay();
+    else
+      cycle->run();
     backend.synchronize();
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
   whole();  // warm
+  if (a.graph) {
+    BATON_ASSIGN(graph, cuda::record(device, [&] { cycle->run(); }));
+    whole();
+  }
   std::vector<double> times;
   for (double sum = 0; sum < a.seconds || times.size() < kLeastRounds; sum += times.back()) times.push_back(whole());
   std::sort(times.begin(), times.end());
@@ -159,6 +170,7 @@ boost::json::object to_json(const Point& p, const plan::Gpu* gpu) {
 Status bench(const Arguments& a) {
   if (a.accepted > a.rows)
     return Error{Error::Kind::kInvalid, fmt::format("--accepted {} exceeds the {} --rows of a request", a.accepted, a.rows)};
+  if (a.graph && a.flags.device != "cuda") return Error{Error::Kind::kInvalid, "--graph is for --device cuda; leave it out"};
   std::optional<PendingFile> json;  // now, so that a path that cannot be written is found before the work
   if (!a.json_file.empty()) {
     BATON_ASSIGN(PendingFile file, PendingFile::create(a.json_file));
@@ -168,18 +180,17 @@ Status bench(const Arguments& a) {
   const std::string gpu_name = a.gpu.empty() && a.flags.device == "cuda" ? "h200" : a.gpu;
   const plan::Gpu* gpu = gpu_name.empty() ? nullptr : plan::find_gpu(gpu_name);
   const Clock::time_point begin = Clock::now();
-  BATON_ASSIGN(const model::Checkpoint checkpoint, checkpoint_of(a, threads));
-  BATON_ASSIGN(engine::LocalOptions options, a.flags.local_options(checkpoint));
-
   std::unique_ptr<ops::Backend> device;
   std::string device_name = "this machine's processor";
-  if (options.device == engine::Device::kCuda) {
-    BATON_ASSIGN(cuda::OpenedDevice opened, cuda::open_device({.unproven = options.unproven_kernels}));
+  if (a.flags.device == "cuda") {  // before weights are made that it will not take
+    BATON_ASSIGN(cuda::OpenedDevice opened, cuda::open_device({.unproven = a.flags.unproven_kernels}));
     device = std::move(opened.backend);
     device_name = opened.name;
-  } else {
-    device = std::make_unique<cpu::CpuBackend>(options.backend);
   }
+  BATON_ASSIGN(const model::Checkpoint checkpoint, checkpoint_of(a, threads));
+  BATON_ASSIGN(engine::LocalOptions options, a.flags.local_options(checkpoint));
+  if (!device) device = std::make_unique<cpu::CpuBackend>(options.backend);
+
   std::unique_ptr<ops::Timeline> timeline;
   if (options.device == engine::Device::kCuda)
     timeline = cuda::make_timeline(*device, 2 * kMostOps);
@@ -207,15 +218,16 @@ Status bench(const Arguments& a) {
   BATON_ASSIGN(const auto model, model::Glm5Next::load(checkpoint, backend, most));
   backend.synchronize();
   const double load_s = std::chrono::duration<double>(Clock::now() - begin).count();
-  const std::string title = fmt::format("{}, {}: one device, no communication{}", a.prefill ? "prefill chunk" : "decode cycle",
-                                        a.model.empty() ? fmt::format("random weights of {} ({})", a.config, a.format) : a.model,
-                                        a.prefill || a.rows == 1 ? "" : ", no drafting, forced acceptance");
+  const std::string title =
+      fmt::format("{}, {}: one device, no communication{}{}", a.prefill ? "prefill chunk" : "decode cycle",
+                  a.model.empty() ? fmt::format("random weights of {} ({})", a.config, a.format) : a.model,
+                  a.prefill || a.rows == 1 ? "" : ", no drafting, forced acceptance", a.graph ? ", from a graph" : "");
   fmt::print("{}\non {}; weights {}, workspace {}, ready in {:.1f} s\n", title, device_name, readable_bytes(model->weight_bytes()),
              readable_bytes(model->workspace_bytes()), load_s);
 
   boost::json::array points;
   for (const meter::CycleShape& s : shapes) {
-    BATON_ASSIGN(const Point p, measure(*model, backend, s, a));
+    BATON_ASSIGN(const Point p, measure(*model, backend, *device, s, a));
     print(p, gpu, a);
     std::fflush(stdout);
     points.emplace_back(to_json(p, gpu));
@@ -268,6 +280,7 @@ void add(CLI::App& group, int& exit_code, bool prefill) {
   c->add_option("--op-rounds", a->op_rounds, "Cycles of which each op is timed; 0: none")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000));
+  c->add_flag("--graph", a->graph, "With --device cuda: whole cycles are recorded once and replayed; ops are timed one by one as before");
   std::vector<std::string> names;
   for (const plan::Gpu& g : plan::known_gpus()) names.emplace_back(g.name);
   c->add_option("--gpu", a->gpu, "Whose ceilings the floors are of (default on a CUDA device: h200)")->check(CLI::IsMember(names));

@@ -383,6 +383,7 @@ TEST_F(CommandLine, BenchEngineMeasuresAndWritesJson) {
   EXPECT_EQ(run({"bench"}).exit_code, 2);
   EXPECT_EQ(run({"bench", "engine"}).exit_code, 2);
   expect_failure({"bench", "engine", "--host-only", "--json", path("none/figures.json")}, {"none"});
+  expect_failure({"bench", "cycle", "--model", kGolden + "tiny", "--graph"}, {"--graph", "--device cuda"});
   expect_failure({"bench", "engine", "--host-only", "--json", path("")}, {"not a regular file"});
   const std::vector<std::string> tiny = {"bench", "engine", "--model", kGolden + "tiny", "--rounds", "1", "--host-requests", "1"};
   const auto with = [&tiny](std::vector<std::string> more) {
