@@ -60,12 +60,12 @@ serve: | build_folder
 	@scripts/demo-chat $(DEMO_MODEL) --keep
 
 build: | build_folder
-	@scripts/setup build test grammar clients
+	@scripts/setup build test grammar nixl clients
 	@$(call configure,release,-DBATON_TESTS=ON)
 	@cmake --build build/release
 
 test: | build_folder
-	@scripts/setup build test grammar clients
+	@scripts/setup build test grammar nixl clients
 	@scripts/lint
 	@$(call configure,release,-DBATON_TESTS=ON)
 	@cmake --build build/release

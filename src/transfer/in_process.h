@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "transfer/route.h"
 #include "transfer/transport.h"
 
 namespace baton::transfer {
@@ -17,13 +18,6 @@ class InProcess;
 class Exchange {
  private:
   friend class InProcess;
-  // What one instance sends another of each object.
-  struct Route {
-    std::vector<Slice> page;
-    std::vector<std::pair<Slice, uint32_t>> slot;  // with the part that it belongs to
-  };
-  static Route route(const Memory& from, const Memory& to);
-
   std::mutex mutex_;
   std::map<Agent, InProcess*> here_;
   std::map<std::pair<Agent, Agent>, Route> routes_;
@@ -47,7 +41,7 @@ class InProcess final : public Transport {
   const Metrics& metrics() const override { return metrics_; }
 
  private:
-  Completion carry(const Part& part, const Memory& to, const Exchange::Route& route);
+  Completion carry(const Part& part, const Memory& to, const Route& route);
 
   Exchange& exchange_;
   Agent self_;

@@ -35,8 +35,8 @@ class RemoteTransport : public Transport {
   //   kNotFound     this end has not entered, or has left
   virtual Result<Agent> meet(std::span<const std::byte> introduction) = 0;
 
-  // The process is known to be gone, or nothing more is to be sent to it: parts that are posted to it end as failed, and it can be posted to
-  // only when it has been met again. Does not wait. No harm where it has not been met.
+  // The process is known to be gone, or nothing more is to be sent to it: parts that are posted to it end as failed, and it can be posted
+  // to only when it has been met again. Does not wait. No harm where it has not been met.
   virtual void part_with(Agent agent) = 0;
 };
 

@@ -73,6 +73,7 @@ struct Completion {
 // The part is there, as its receiver hears it.
 struct Arrival {
   Agent from;
+  uint64_t checksum = 0;  // of what was sent
   std::vector<std::byte> notice;
 };
 
@@ -83,6 +84,8 @@ enum class Failure : uint8_t {
   kTooLong,  // it was not over in time
   kCount
 };
+// For metrics: "gone", "refused", "too_long".
+const char* name_of(Failure failure);
 
 // Since it entered.
 struct Metrics {
@@ -90,16 +93,16 @@ struct Metrics {
   std::array<int64_t, static_cast<size_t>(Failure::kCount)> failures = {};  // they sum up to `failed`
   int64_t page_bytes = 0;                                                   // that it sent
   int64_t slot_bytes = 0;
-  int64_t arrived = 0;     // parts
+  int64_t arrived = 0;  // parts
+  // Of transports between processes.
   int64_t waiting = 0;     // parts that are posted and not over
   int64_t took_ns = 0;     // between post and the end, of all parts that went well together
   int64_t slowest_ns = 0;  // of those
-  // Of transports between processes.
-  int64_t peers = 0;     // that can be posted to now
-  int64_t meetings = 0;  // that went well
+  int64_t peers = 0;       // that can be posted to
+  int64_t meetings = 0;    // that went well
   int64_t meetings_failed = 0;
   int64_t garbled = 0;      // notices that were none of ours
-  int64_t left_behind = 0;  // requests and connections that could not be ended in time, and were left to the system
+  int64_t left_behind = 0;  // writes that could not be ended in time: they were left to the system
 };
 
 class Transport {
