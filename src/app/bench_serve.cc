@@ -268,12 +268,6 @@ Status bench(const Arguments& a) {
   return {};
 }
 
-std::string preset_list() {
-  std::string out;
-  for (const load::Preset& p : load::presets()) out += fmt::format("{}{} ({})", out.empty() ? "" : "; ", p.name, p.about);
-  return out;
-}
-
 // CLI11 reads the first name without dashes as the option's; the others are what other load generators call it.
 void add_server_options(CLI::App& c, Arguments& a) {
   c.add_option("--base-url", a.base_url, "The server, such as https://host/v1; its key is read from BATON_API_KEY or OPENAI_API_KEY");
@@ -294,60 +288,6 @@ void add_server_options(CLI::App& c, Arguments& a) {
       ->check(between(1, 1e6, "a number of seconds from 1"))
       ->capture_default_str();
   c.add_flag("--flush-cache", a.flush_cache, "POST /flush_cache before every run");
-}
-
-void add_load_options(CLI::App& c, Arguments& a) {
-  const CLI::Range count(int64_t{1}, int64_t{10'000'000}), tokens(int64_t{1}, int64_t{1} << 24), more(int64_t{0}, int64_t{1} << 24);
-  const auto number = [&](const char* names, int64_t& value, const CLI::Range& range, const char* about) {
-    c.add_option(names, value, about)->check(range)->capture_default_str();
-  };
-  std::vector<std::string> names;
-  for (const load::Preset& p : load::presets()) names.emplace_back(p.name);
-  c.add_option("--workload", a.workload, "A load with a name, instead of a data set: " + preset_list())->check(CLI::IsMember(names));
-  c.add_option("--dataset-name,--dataset", a.dataset, "Where prompts come from; mooncake and custom are JSON lines in --dataset-path")
-      ->check(CLI::IsMember({"random", "random-ids", "generated-shared-prefix", "prefix_repetition", "agents", "mooncake", "custom"}))
-      ->capture_default_str();
-  c.add_option("--dataset-path", a.dataset_path, "File of the data set");
-  c.add_option("--num-prompts", a.prompts, "Requests of a run; by default 100, or what the data set holds")->check(count);
-  c.add_option("--seed", a.seed, "Of lengths, tokens and arrivals: the same seed asks the same")
-      ->check(whole_number_64())
-      ->capture_default_str();
-  number("--random-input-len,--random-input,--input-len", a.input, tokens, "random: tokens of a prompt");
-  number("--random-output-len,--random-output,--output-len", a.output, tokens, "random, custom: tokens of an answer");
-  number("--random-prefix-len", a.prefix, more, "random: tokens before them that all prompts share");
-  c.add_option_function<double>(
-       "--random-range-ratio,--gsp-range-ratio", [&a](const double& r) { a.range_ratio = r; },
-       "Lengths vary: by this part up and down (vLLM's meaning), with --backend sglang-... from this part up to the whole (SGLang's)")
-      ->check(between(0, 1, "a number from 0 to 1"));
-  number("--gsp-num-groups,--prefix-repetition-num-prefixes", a.shared.groups, count, "generated-shared-prefix: prefixes");
-  number("--gsp-prompts-per-group", a.shared.per_group, count,
-         "... prompts with each, unless --num-prompts says how many there are in all");
-  number("--gsp-system-prompt-len,--prefix-repetition-prefix-len", a.shared.prefix, more, "... tokens of a prefix");
-  number("--gsp-question-len,--prefix-repetition-suffix-len", a.shared.question, tokens, "... tokens behind it");
-  number("--gsp-output-len,--prefix-repetition-output-len", a.shared.output, tokens, "... tokens of an answer");
-  number("--gsp-num-turns", a.shared.turns, CLI::Range(1, 1000), "... turns of a conversation");
-  c.add_option("--gsp-group-distribution", a.distribution, "... how often each prefix comes")
-      ->check(CLI::IsMember({"uniform", "zipf"}))
-      ->capture_default_str();
-  c.add_option("--gsp-zipf-alpha", a.zipf, "... exponent of zipf")->check(between(1e-3, 100, "a number above 0"))->capture_default_str();
-  c.add_flag("--gsp-ordered", a.shared.ordered, "... group by group, not shuffled");
-  number("--agents", a.agents.agents, count, "agents: how many");
-  number("--agent-turns", a.agents.turns, CLI::Range(1, 1000), "... turns of each");
-  number("--agent-system-len", a.agents.system, more, "... tokens of the system prompt and tools that all share");
-  number("--agent-task-len", a.agents.task, tokens, "... tokens of an agent's task");
-  number("--agent-result-len", a.agents.result, tokens, "... tokens of a tool's result");
-  number("--agent-output-len", a.agents.output, tokens, "... tokens that the model writes each turn");
-  c.add_option("--agent-delay", a.agents.delay_s, "... seconds that a tool takes, in the mean")
-      ->check(between(0, 1e6, "a number of seconds"))
-      ->capture_default_str();
-  c.add_flag("--use-trace-timestamps", a.trace_times, "mooncake: send at the trace's times");
-  c.add_option("--mooncake-slowdown-factor", a.slowdown, "... multiplied by this")->check(between(1e-6, 1e6, "a number above 0"));
-  number("--mooncake-block", a.block, tokens, "... tokens that a hash id stands for");
-  c.add_option("--vocab-size", a.vocabulary.count, "Token ids are drawn from so many")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
-  c.add_option("--first-token-id", a.vocabulary.first, "... from this one on")->check(CLI::Range(0, 1 << 24))->capture_default_str();
-  c.add_flag("--prompts-as-text", a.as_text, "Text completions get words, one for each token, instead of ids; chats always do");
 }
 
 void add_sending_options(CLI::App& c, Arguments& a) {
@@ -390,6 +330,9 @@ void add_bench_serve(CLI::App& group, int& exit_code) {
   CLI::App* c = group.add_subcommand("serve", "Load a server that speaks OpenAI's API, and measure throughput and latencies");
   add_server_options(*c, *a);
   add_load_options(*c, *a);
+  c->add_option("--seed", a->seed, "Of lengths, tokens and arrivals: the same seed asks the same")
+      ->check(whole_number_64())
+      ->capture_default_str();
   add_sending_options(*c, *a);
   c->add_option("--goodput", a->goodput, "Limits that a good answer keeps, in ms: ttft:6000 tpot:25 e2el:30000");
   c->add_option("--slo", a->objective, "article: mean TTFT below 6 s, mean TPOT below 25 ms")->check(CLI::IsMember({"article"}));

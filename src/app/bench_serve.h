@@ -1,6 +1,7 @@
 // What `bench serve` was told, and the parts of it that are not the command line itself.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <boost/json/object.hpp>
 #include <cstdint>
 #include <optional>
@@ -62,6 +63,8 @@ struct BenchServeArguments {
   bool chat() const { return backend.find("chat") != std::string::npos; }
 };
 
+// Flags that choose the data set, but for --seed.
+void add_load_options(CLI::App& command, BenchServeArguments& arguments);
 // The data set with its seed.
 Result<load::Workload> workload_of(const BenchServeArguments& arguments, uint64_t seed);
 // What the requests of a run depend on: two runs with equal loads ask the same.

@@ -318,6 +318,36 @@ TEST_F(CommandLine, PlansFromTheConfigurationAlone) {
   expect_failure({"plan", config, "--measured", path("results.jsonl")}, {"line 1", "floor"});
 }
 
+TEST_F(CommandLine, SimulatesAClusterFromTheConfigurationAlone) {
+  const std::string config = BATON_TEST_DATA "/configs/glm-5.3-flash.json";
+  const std::vector<std::string> cluster = {"simulate", "--cluster", "--model", config};
+  const auto with = [&cluster](std::vector<std::string> more) {
+    more.insert(more.begin(), cluster.begin(), cluster.end());
+    return more;
+  };
+  const Outcome o = run(with({"--prefill", "3", "--decode", "1", "--workload", "article-3p1d-50", "--num-prompts", "32", "--request-rate",
+                              "1,2", "--slo", "article", "--json", path("runs.json"), "--html", path("page.html")}));
+  ASSERT_EQ(o.exit_code, 0) << o.err;
+  const boost::json::value runs = boost::json::parse(folder_.read("runs.json")).at("runs");
+  ASSERT_EQ(runs.as_array().size(), 2U);
+  EXPECT_EQ(runs.at(0).at("completed").to_number<int>(), 32);
+  EXPECT_EQ(runs.at(0).at("utilisation").at("prefill").at("instances").to_number<int>(), 3);
+  EXPECT_GT(runs.at(1).at("mean_ttft_ms").to_number<double>(), 0);
+  const std::string page = folder_.read("page.html");
+  EXPECT_NE(page.find("Instances by use"), std::string::npos);
+  EXPECT_NE(page.find("</html>"), std::string::npos);
+  EXPECT_EQ(run({"simulate", "--prefill", "3"}).exit_code, 2) << "means nothing without --cluster";
+  expect_failure({"simulate", "--cluster"}, {"--model", "--cost"});
+  expect_failure(with({"--prefill", "3"}), {"--decode"});
+  expect_failure(with({"--find-rate"}), {"--slo"});
+  expect_failure(with({"--gpus", "1"}), {"--gpus"});
+  expect_failure(with({"--request-rate", "fast"}), {"--request-rate fast"});
+  folder_.write("cost.json", R"({"cycle_us": 5000, "prompt_row_us": 100, "decode_row_us": "x"})");
+  expect_failure({"simulate", "--cluster", "--cost", path("cost.json")}, {"cost.json", "decode_row_us"});
+  expect_failure({"simulate", "--cluster", "--calibrate", config}, {config, "bench serve"});
+  expect_failure({"simulate", "--cluster", "--calibrate", path("runs.json"), "--hold-out", "3"}, {"--hold-out 3", "2 runs"});
+}
+
 // The largest sizes that the configuration accepts must run: a limit that only a kernel knows would end in a crash.
 TEST_F(CommandLine, SaysThatThereIsNoCudaDevice) {
   const std::vector<std::string> arguments = {"generate", "--device", "cuda", "--model", kGolden + "tiny", "--prompt-ids", "1,2"};

@@ -10,6 +10,8 @@
 #include <string>
 
 #include "app/commands.h"
+#include "app/simulate_cluster.h"
+#include "app/validators.h"
 #include "sim/sweep.h"
 
 namespace baton::app {
@@ -101,7 +103,8 @@ Status simulate(const Arguments& a) {
 
 void add_simulate(CLI::App& app, int& exit_code) {
   auto a = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("simulate", "runs decode and prefill instances against a bad network, in virtual time");
+  CLI::App* command = app.add_subcommand(
+      "simulate", "Runs decode and prefill instances in virtual time: against a bad network, or (--cluster) under a load");
   command->add_option("--seed", a->seed, "of the first world; the next hour has the next seed")->capture_default_str();
   command->add_option("--hours", a->hours, "worlds, an hour each")
       ->check(CLI::Range(int64_t{1}, int64_t{10'000'000}))
@@ -117,7 +120,18 @@ void add_simulate(CLI::App& app, int& exit_code) {
   command->add_flag("--trace", a->trace, "tell what happens");
   command->add_flag("--no-shrink", a->no_shrink, "do not look for a smaller course of events that goes wrong");
   command->add_flag("--coverage", a->coverage, "fail if something that may happen did not");
-  command->callback([a, &exit_code] { exit_code = finish(simulate(*a)); });
+  auto cluster = std::make_shared<SimulateClusterArguments>();
+  CLI::Option* with_cluster = command->add_flag(
+      "--cluster", cluster->chosen, "Instead: what a fleet would give its users; --model, --instances or --prefill and --decode, a load");
+  const size_t faults = command->get_options().size();
+  add_cluster_options(*command, *cluster);
+  // What is the cluster's own means nothing without it.
+  const std::vector<CLI::Option*> all = command->get_options();
+  for (size_t i = faults; i < all.size(); ++i) all[i]->needs(with_cluster)->group("Cluster");
+  command->callback([a, cluster, &exit_code] {
+    cluster->load.seed = a->seed;
+    exit_code = finish(cluster->chosen ? simulate_cluster(*cluster) : simulate(*a));
+  });
 }
 
 }  // namespace baton::app

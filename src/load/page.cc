@@ -46,12 +46,19 @@ std::string distributions(const Measurement& m) {
                         if (r.has_tpot()) x.push_back(r.tpot() * kMs);
                       }),
               limit(o.tpot_s));
-  out += plot("Gaps between pieces",
-              samples(m.run,
-                      [](const Record& r, auto& x) {
-                        for (size_t i = 1; i < r.chunks.size(); ++i) x.push_back((r.chunks[i] - r.chunks[i - 1]) * kMs);
-                      }),
-              {});
+  if (m.gaps)
+    out += figure({.title = "Gaps between pieces",
+                   .x_label = "ms",
+                   .y_label = "share of samples at most so long",
+                   .series = {*m.gaps},
+                   .log_x = true});
+  else
+    out += plot("Gaps between pieces",
+                samples(m.run,
+                        [](const Record& r, auto& x) {
+                          for (size_t i = 1; i < r.chunks.size(); ++i) x.push_back((r.chunks[i] - r.chunks[i - 1]) * kMs);
+                        }),
+                {});
   out += plot("Whole answers", samples(m.run, [](const Record& r, auto& x) { x.push_back(r.e2e() * kMs); }), limit(o.e2e_s));
   return out;
 }
@@ -67,6 +74,12 @@ std::string over_time(const Measurement& m) {
   for (const Record& r : m.run.records)
     if (r.good()) first.points.emplace_back(r.intended, r.ttft() * kMs);
   std::sort(first.points.begin(), first.points.end());
+  constexpr size_t kMostPoints = 2000;
+  if (const size_t every = first.points.size() / kMostPoints + 1; every > 1) {
+    size_t kept = 0;
+    for (size_t i = 0; i < first.points.size(); i += every) first.points[kept++] = first.points[i];
+    first.points.resize(kept);
+  }
   return figure({.title = "Throughput over time", .x_label = "s", .y_label = "tokens/s", .series = {tokens}}) +
          figure({.title = "Load over time", .x_label = "s", .y_label = "requests", .series = {running}}) +
          figure({.title = "First token by time of request", .x_label = "s", .y_label = "ms", .series = {first}});
@@ -125,6 +138,7 @@ std::string page_of(const std::vector<Measurement>& measurements, const std::str
   for (const Measurement& m : measurements) {
     out += fmt::format("<h2>{}</h2>\n<pre>{}</pre>\n", escaped(m.label.empty() ? "Figures" : m.label), escaped(text_of(m)));
     out += distributions(m) + attainment(m) + over_time(m);
+    for (const Plot& p : m.more) out += figure(p);
     out += fmt::format("<details><summary>Settings</summary><pre>{}</pre></details>\n", escaped(boost::json::serialize(m.settings)));
   }
   return out + "</body></html>\n";

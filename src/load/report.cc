@@ -105,7 +105,7 @@ std::string text_of(const Measurement& m) {
   if (s.ttft.count > 0 && s.ttft.mean - s.ttft_from_sent.mean > 1) add(out, "TTFT since sent", s.ttft_from_sent);
   add(out, "sent after intended", s.send_lag);
   add(out, "read after received", s.read_lag);
-  if (s.completed > 0 && s.output_tokens > 0)
+  if (s.completed > 0 && s.output_tokens > 0 && m.run.connections > 0)
     out += fmt::format("this program: {:.1f} us of processor time a piece, {} connections\n",
                        1e6 * m.run.processor_s * s.tokens_per_piece / static_cast<double>(s.output_tokens), m.run.connections);
   if (m.objective.any()) {
@@ -117,7 +117,7 @@ std::string text_of(const Measurement& m) {
   for (const auto& [kind, n] : s.failures) out += fmt::format("failed: {} x {}, first: {}\n", n, kind, s.messages.at(kind));
   for (const auto& [what, n] : s.mismatches) out += fmt::format("note: {} x {}\n", n, what);
   if (m.run.stopped) out += "note: stopped before all was sent\n";
-  return out;
+  return out + m.more_text;
 }
 
 std::string spread_text(const std::vector<Measurement>& all) {
@@ -189,6 +189,7 @@ json::object json_of(const Measurement& m, bool detailed) {
   o["mismatches"] = counts(s.mismatches);
   o["output_tokens_per_second"] = numbers(s.output_per_second);
   o["running_per_second"] = numbers(s.running_per_second);
+  for (const auto& [key, value] : m.more_json) o[key] = value;
   add_requests(o, m.run, detailed);
   return o;
 }

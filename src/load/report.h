@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "load/plot.h"
 #include "load/statistics.h"
 
 namespace baton::load {
@@ -19,6 +20,11 @@ struct Measurement {
   Summary summary = {};
   std::optional<double> accepted_length = {};  // tokens of a verified block, as the server says
   bool accepted_since_start = false;           // ... in the mean since it was started, not of this run
+  // Where records hold only the first piece and the last: the shares of gaps between all of them, in ms.
+  std::optional<Series> gaps = {};
+  std::vector<Plot> more = {};         // behind the others on the page
+  std::string more_text = {};          // behind the figures
+  boost::json::object more_json = {};  // likewise
 };
 
 std::string text_of(const Measurement& measurement);

@@ -88,6 +88,25 @@ Memory plan_memory(const model::Config& config, const Gpu& gpu, const MemoryQues
   return m;
 }
 
+// Where layers are split, pages stand on every GPU and states are divided; else everything of a request stands on one.
+Room room_of(const model::Config& config, const Gpu& gpu, const MemoryQuestion& q, bool drafts) {
+  MemoryQuestion one = q;
+  one.context_tokens = kPageTokens;
+  one.shared_tokens = 0;
+  if (!drafts) {
+    one.cache.rows = 1;
+    one.cache.drafter = Drafter::kNone;
+  }
+  const Memory m = plan_memory(config, gpu, one);
+  Room r;
+  r.bytes = m.unused_bytes() * (q.layout == Layout::kTensor ? 1 : q.gpus);
+  r.page_bytes = layout_of(config, q.cache).page_bytes;
+  r.request_bytes = m.request_bytes - layout_of(config, one.cache).page_bytes;
+  for (const Memory::Line& l : m.per_request)
+    if (l.name == "state" || l.name == "windows, tails, hidden row") r.snapshot_bytes += l.bytes;
+  return r;
+}
+
 SplitPools split_pools(int64_t free_bytes, double ratio, int64_t state_bytes, int64_t token_bytes_of_request) {
   const auto states = static_cast<int64_t>(static_cast<double>(free_bytes) * ratio / (1 + ratio));
   return {.states = states / state_bytes, .requests = (free_bytes - states) / token_bytes_of_request};

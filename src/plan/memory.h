@@ -45,6 +45,16 @@ struct Memory {
   int64_t unused_bytes() const;
 };
 
+// What a whole instance has beside its weights, and what it is spent on.
+struct Room {
+  int64_t bytes = 0;           // may be negative: not even the weights fit
+  int64_t page_bytes = 0;      // 64 tokens
+  int64_t request_bytes = 0;   // of one that runs, without its pages
+  int64_t snapshot_bytes = 0;  // a state that is kept
+};
+// `drafts`: whether requests that run draft here; prefill instances do not.
+Room room_of(const model::Config& config, const Gpu& gpu, const MemoryQuestion& question, bool drafts);
+
 Memory plan_memory(const model::Config& config, const Gpu& gpu, const MemoryQuestion& question);
 
 // A pool for states beside one for tokens, split by a fixed ratio before anyone knows the load, as engines do that size pools by a flag:

@@ -28,6 +28,14 @@ std::vector<Work> cycle_of(const model::Config& config, const Machine& machine, 
                               .fold = machine.cache.replay});
 }
 
+std::vector<Work> chunk_of(const model::Config& config, const Machine& machine, double chunk, double past) {
+  return prefill_work(config, {.gpus = static_cast<double>(machine.gpus),
+                               .split_experts = machine.split_experts,
+                               .chunk = chunk,
+                               .past = past,
+                               .fp8_transport = machine.fp8_transport});
+}
+
 DecodePlan plan_decode(const model::Config& config, const Machine& machine, const Load& load, const Efficiency& efficiency) {
   const double context = load.prompt_tokens + load.output_tokens;
   DecodePlan p;
@@ -76,11 +84,7 @@ PrefillPlan plan_prefill(const model::Config& config, const Machine& machine, co
   const double fresh = load.prompt_tokens - cached;
   for (double done = 0; done < fresh;) {
     const double chunk = std::min(machine.chunk, fresh - done);
-    auto work = prefill_work(config, {.gpus = static_cast<double>(machine.gpus),
-                                      .split_experts = machine.split_experts,
-                                      .chunk = chunk,
-                                      .past = cached + done + chunk / 2,
-                                      .fp8_transport = machine.fp8_transport});
+    auto work = chunk_of(config, machine, chunk, cached + done + chunk / 2);
     p.chunk_seconds.push_back(sum_of(work, machine.gpu, &efficiency));
     p.ttft_seconds += p.chunk_seconds.back();
     done += chunk;
@@ -208,6 +212,10 @@ DecodePoint decode_point(const model::Config& config, const Machine& machine, co
   p.tpot_seconds = p.expected_seconds / machine.accepted;
   p.tokens_per_second = requests * machine.accepted / p.expected_seconds;
   return p;
+}
+
+double chunk_seconds(const model::Config& config, const Machine& machine, const Efficiency& efficiency, double chunk, double past) {
+  return sum_of(chunk_of(config, machine, chunk, past), machine.gpu, &efficiency);
 }
 
 Plan make_plan(const model::Config& config, const Machine& machine, const Load& load, const Efficiency& efficiency) {

@@ -81,6 +81,8 @@ struct Plan {
 
 DecodePoint decode_point(const model::Config& config, const Machine& machine, const Efficiency& efficiency, double context,
                          double requests);
+// What a chunk of a prompt is expected to take; `past`: tokens before a row of it, in the mean.
+double chunk_seconds(const model::Config& config, const Machine& machine, const Efficiency& efficiency, double chunk, double past);
 Plan make_plan(const model::Config& config, const Machine& machine, const Load& load, const Efficiency& efficiency);
 
 // What one change would give.

@@ -95,7 +95,7 @@ void World::token(pd::RequestKey key, int32_t token) {
   c.prefix = behind(c.prefix, token);
 }
 
-void World::end(pd::RequestKey key, sched::FinishReason reason) {
+void World::end(pd::RequestKey key, sched::FinishReason reason, int64_t) {
   const auto found = clients_.find(key);
   if (found == clients_.end()) return fail(fmt::format("request {} ended twice", key));
   const Client& c = found->second;

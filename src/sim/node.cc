@@ -9,14 +9,17 @@
 namespace baton::sim {
 
 Node::Node(const NodeOptions& options, Surroundings& world)
-    : options_(options), world_(world), scheduler_(std::move(sched::Scheduler::create(options.scheduler)).value()),
-      device_(options.scheduler.memory) {}
+    : options_(options), world_(world), scheduler_(std::move(sched::Scheduler::create(options.scheduler)).value()) {
+  const sched::SchedulerOptions& o = options.scheduler;
+  if (options.contents)
+    device_.emplace(o.memory);
+  else
+    timed_.emplace(o.memory.slots, static_cast<int32_t>(o.vocabulary), options.yield, options.self.instance);
+}
 
 void Node::launch() {
   while (scheduler_->in_flight() < sched::kCyclesInFlight && scheduler_->plan(local(), planning_)) {
-    constexpr Time kCycle = 10 * kMillisecond;
-    constexpr Time kRow = kMillisecond / 10;
-    const Time cost = world_.cost(options_.self, kCycle + kRow * planning_.row_count());
+    const Time cost = world_.cycle_time(options_.self, planning_);
     device_free_ = std::max(device_free_, world_.now()) + cost;
     launched_.push_back(std::move(planning_));
     planning_ = {};
@@ -27,18 +30,32 @@ void Node::launch() {
 
 void Node::complete() {
   if (broken_ || scheduler_->failing()) {  // cycles behind one that failed go on with what it left
-    launched_.pop_front();
     broken_ = false;
-    device_.spoil();
+    if (device_) device_->spoil();
     device_failed();
     scheduler_->fail();
+  } else if (device_) {
+    scheduler_->complete(device_->run(launched_.front()));
   } else {
-    const std::vector<int32_t> drawn = device_.run(launched_.front());
-    launched_.pop_front();
-    scheduler_->complete(drawn);
+    scheduler_->complete(timed_->run(launched_.front()));
   }
+  launched_.pop_front();
   tell();
   pump();
+}
+
+const std::string& Node::device_problem() const {
+  static const std::string none;
+  return device_ ? device_->problem() : none;
+}
+
+void Node::tell_tokens() {
+  const std::vector<sched::Event> events(scheduler_->events().begin(), scheduler_->events().end());
+  scheduler_->clear_events();
+  for (const sched::Event& e : events) {
+    if (e.token >= 0) world_.token(e.request, e.token);
+    if (e.last) world_.end(e.request, e.reason, e.usage.cached_tokens);
+  }
 }
 
 void Node::wake_at(Time local_time) {
@@ -61,9 +78,24 @@ std::string Node::check_idle() const {
   return {};
 }
 
+bool UnifiedNode::submit(pd::RequestKey key, sched::RequestSpec spec) {
+  if (!scheduler_->submit(key, std::move(spec), local()).ok()) return false;
+  pump();
+  return true;
+}
+
+std::string UnifiedNode::check(bool deep) const {
+  if (!device_problem().empty()) return device_problem();
+  if (deep) scheduler_->check_invariants();
+  return idle() ? check_idle() : std::string();
+}
+
 DecodeNode::DecodeNode(const NodeOptions& options, Surroundings& world)
     : Node(options, world), zone_(scheduler_->memory().pages, scheduler_->memory().slots, scheduler_->memory().tree),
-      end_({.self = options.self, .slots = options.scheduler.memory.slots, .most_waiting = options.most_waiting, .remembered_pages = 64},
+      end_({.self = options.self,
+            .slots = options.scheduler.memory.slots,
+            .most_waiting = options.most_waiting,
+            .remembered_pages = options.remembered_pages},
            zone_) {
   for (const pd::InstanceId p : options.prefills) end_.add_prefill(p);
 }
@@ -131,19 +163,21 @@ void DecodeNode::carry_out(pd::DecodeAction& action) {
   } else if (auto* ended = std::get_if<pd::Ended>(&action)) {
     BATON_CHECK(specs_.erase(ended->request) == 1);
     using Reason = pd::EndReason;
-    world_.end(ended->request, ended->reason == Reason::kCancelled  ? sched::FinishReason::kCancelled
-                               : ended->reason == Reason::kDeadline ? sched::FinishReason::kDeadline
-                                                                    : sched::FinishReason::kFailed);
+    world_.end(ended->request,
+               ended->reason == Reason::kCancelled  ? sched::FinishReason::kCancelled
+               : ended->reason == Reason::kDeadline ? sched::FinishReason::kDeadline
+                                                    : sched::FinishReason::kFailed,
+               0);
   }
 }
 
 void DecodeNode::verify(const pd::Verify& v) {
   const std::vector<int32_t> pages(v.pages.begin(), v.pages.end());
-  world_.later(options_.self, world_.now() + world_.cost(options_.self, 3 * kMillisecond), [this, v, pages] {
+  world_.later(options_.self, world_.now() + world_.check_time(options_.self, v), [this, v, pages] {
     std::vector<uint64_t> sums;
     for (const pd::PartRange& r : v.parts) {
-      uint64_t sum = r.slot ? checksum(device_.slot(v.landing)) : 0;
-      for (int32_t i = 0; i < r.pages; ++i) sum = checksum(device_.page(pages[static_cast<size_t>(r.first_page + i)]), sum);
+      uint64_t sum = r.slot && device_ ? checksum(device_->slot(v.landing)) : 0;
+      for (int32_t i = 0; device_ && i < r.pages; ++i) sum = checksum(device_->page(pages[static_cast<size_t>(r.first_page + i)]), sum);
       sums.push_back(sum);
     }
     end_.verified(v.ticket, v.landing, sums, local());
@@ -151,17 +185,8 @@ void DecodeNode::verify(const pd::Verify& v) {
   });
 }
 
-void DecodeNode::tell() {
-  const std::vector<sched::Event> events(scheduler_->events().begin(), scheduler_->events().end());
-  scheduler_->clear_events();
-  for (const sched::Event& e : events) {
-    if (e.token >= 0) world_.token(e.request, e.token);
-    if (e.last) world_.end(e.request, e.reason);
-  }
-}
-
 std::string DecodeNode::check(bool deep) const {
-  if (!device_.problem().empty()) return device_.problem();
+  if (!device_problem().empty()) return device_problem();
   const pd::DecodeMetrics& m = end_.metrics();
   if (m.contradictions > 0) return "prefill sent what cannot be true";
   if (idle())
@@ -241,7 +266,7 @@ void PrefillNode::tell() {
 }
 
 std::string PrefillNode::check(bool deep) const {
-  if (!device_.problem().empty()) return device_.problem();
+  if (!device_problem().empty()) return device_problem();
   if (end_.metrics().contradictions > 0) return "decode ordered what cannot be meant";
   if (idle())
     if (std::string wrong = check_idle(); !wrong.empty()) return wrong;

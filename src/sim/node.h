@@ -1,4 +1,4 @@
-// Instances under simulation: the real state machines, a device of hashes, and the loop between them that a real engine would be.
+// Instances under simulation: the real state machines, a device of hashes or none, and the loop between them that a real engine would be.
 //
 // A node is a process: it dies by being destroyed, and starts again as another one with a larger epoch. It reads only its own clock.
 //
@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_set>
@@ -15,6 +16,7 @@
 #include "pd/decode_end.h"
 #include "pd/prefill_end.h"
 #include "sched/scheduler.h"
+#include "sim/timed_device.h"
 #include "sim/token_device.h"
 
 namespace baton::sim {
@@ -40,10 +42,11 @@ class Surroundings {
   virtual void later(pd::Process process, Time at, std::function<void()> act) = 0;
   virtual void send(const pd::Envelope& envelope) = 0;
   virtual void post(pd::Process from, const pd::Write& write) = 0;
-  // How long something takes on this process's device.
-  virtual Time cost(pd::Process process, Time usual) = 0;
+  // How long this process's device takes for a cycle, and for the checksums of what landed.
+  virtual Time cycle_time(pd::Process process, const sched::Cycle& cycle) = 0;
+  virtual Time check_time(pd::Process process, const pd::Verify& what) = 0;
   virtual void token(pd::RequestKey request, int32_t token) = 0;
-  virtual void end(pd::RequestKey request, sched::FinishReason reason) = 0;
+  virtual void end(pd::RequestKey request, sched::FinishReason reason, int64_t cached_tokens) = 0;
 };
 
 struct NodeOptions {
@@ -53,6 +56,10 @@ struct NodeOptions {
   std::vector<pd::InstanceId> prefills;  // of a decode node
   int32_t credits = 1;                   // of a prefill node
   int32_t most_waiting = 64;
+  int32_t remembered_pages = 64;  // of a decode node, what it believes each prefill node to have
+  // Whether its device holds what it is given and finds out every row that reads something else. Without, only time passes there.
+  bool contents = true;
+  double yield = 1;  // without: tokens of a cycle for each sequence, in the mean
 };
 
 class Node {
@@ -71,7 +78,7 @@ class Node {
   // The first thing found wrong; empty: nothing. `deep`: everything is recomputed.
   virtual std::string check(bool deep) const = 0;
 
-  TokenDevice& device() { return device_; }
+  TokenDevice& device() { return *device_; }
   const sched::Scheduler& scheduler() const { return *scheduler_; }
   sched::Scheduler& scheduler() { return *scheduler_; }
 
@@ -81,13 +88,17 @@ class Node {
   void wake_at(Time local_time);
   virtual void tell() = 0;  // the scheduler's events
   virtual void device_failed() = 0;
+  void tell_tokens();       // ... where they are tokens and ends
   // What both kinds hold in common when nothing is left to do.
   std::string check_idle() const;
+  // The first thing that its device was wrongly asked.
+  const std::string& device_problem() const;
 
   NodeOptions options_;
   Surroundings& world_;
   std::unique_ptr<sched::Scheduler> scheduler_;
-  TokenDevice device_;
+  std::optional<TokenDevice> device_;  // one of the two: see NodeOptions::contents
+  std::optional<TimedDevice> timed_;
 
  private:
   void complete();
@@ -97,6 +108,24 @@ class Node {
   Time device_free_ = 0;
   bool broken_ = false;
   Time wake_ = sched::kNever;  // by the world's clock
+};
+
+// Computes prompts and goes on from them itself.
+class UnifiedNode final : public Node {
+ public:
+  using Node::Node;
+
+  // False: the queue is full.
+  bool submit(pd::RequestKey key, sched::RequestSpec spec);
+  void receive(const pd::Envelope&) override {}
+  void gone(pd::Process) override {}
+  void pump() override { launch(); }
+  bool idle() const override { return scheduler_->idle(); }
+  std::string check(bool deep) const override;
+
+ private:
+  void tell() override { tell_tokens(); }
+  void device_failed() override {}
 };
 
 class DecodeNode final : public Node {
@@ -115,7 +144,7 @@ class DecodeNode final : public Node {
   const pd::DecodeEnd& end() const { return end_; }
 
  private:
-  void tell() override;
+  void tell() override { tell_tokens(); }
   void device_failed() override { end_.device_failed(local()); }
   void carry_out(pd::DecodeAction& action);
   void verify(const pd::Verify& v);

@@ -112,7 +112,13 @@ void World::later(pd::Process process, Time at, std::function<void()> act) {
   put(at, index(process.instance), process.epoch, std::move(act));
 }
 
-Time World::cost(pd::Process process, Time usual) {
+Time World::cycle_time(pd::Process process, const sched::Cycle& cycle) {
+  return on_device(process, 10 * kMillisecond + kMillisecond / 10 * cycle.row_count());
+}
+
+Time World::check_time(pd::Process process, const pd::Verify&) { return on_device(process, 3 * kMillisecond); }
+
+Time World::on_device(pd::Process process, Time usual) {
   const Instance& n = at(index(process.instance));
   return n.slow_until > now_ ? usual * n.slowness : usual;
 }

@@ -104,11 +104,13 @@ class World final : public Surroundings {
   void later(pd::Process process, Time at, std::function<void()> act) override;
   void send(const pd::Envelope& envelope) override;
   void post(pd::Process from, const pd::Write& write) override;
-  Time cost(pd::Process process, Time usual) override;
+  Time cycle_time(pd::Process process, const sched::Cycle& cycle) override;
+  Time check_time(pd::Process process, const pd::Verify& what) override;
   void token(pd::RequestKey request, int32_t token) override;
-  void end(pd::RequestKey request, sched::FinishReason reason) override;
+  void end(pd::RequestKey request, sched::FinishReason reason, int64_t cached_tokens) override;
 
   // world.cc
+  Time on_device(pd::Process process, Time usual);
   void put(Time at, int32_t instance, pd::Epoch epoch, std::function<void()> act);
   void step();
   void start(int32_t instance);
