@@ -16,7 +16,6 @@
 #include "base/file.h"
 #include "meter/clock_timeline.h"
 #include "meter/metered_backend.h"
-#include "meter/plan_part.h"
 #include "meter/synthetic_cycle.h"
 #include "model/random_checkpoint.h"
 #include "ops/cpu/backend.h"
@@ -155,16 +154,11 @@ void print(const Point& p, const plan::Gpu* gpu, const Arguments& a) {
                  : std::string());
 }
 
-boost::json::object to_json(const Point& p, const plan::Gpu* gpu, const model::Config& config, bool prefill) {
+boost::json::object to_json(const Point& p, const plan::Gpu* gpu) {
   boost::json::array ops;
   for (const meter::OpRow& r : p.ops) {
-    boost::json::object o = {{"op", r.op},
-                             {"shape", r.shape},
-                             {"calls", r.calls},
-                             {"us", r.seconds * 1e6},
-                             {"bytes", r.bytes},
-                             {"flop", r.flop},
-                             {"part", meter::plan_part(r, config, prefill)}};
+    boost::json::object o = {{"op", r.op},       {"shape", r.shape}, {"calls", r.calls}, {"us", r.seconds * 1e6},
+                             {"bytes", r.bytes}, {"flop", r.flop}};
     if (gpu != nullptr) o["floor_us"] = floor_of(r, *gpu) * 1e6;
     ops.emplace_back(std::move(o));
   }
@@ -236,7 +230,7 @@ Status bench(const Arguments& a) {
     BATON_ASSIGN(const Point p, measure(*model, backend, *device, s, a));
     print(p, gpu, a);
     std::fflush(stdout);
-    points.emplace_back(to_json(p, gpu, checkpoint.config(), a.prefill));
+    points.emplace_back(to_json(p, gpu));
   }
   if (!json) return {};
   const boost::json::object root = {{"title", title},

@@ -174,26 +174,11 @@ TEST(Measurements, AMeasuredShareReplacesTheExpectedOne) {
   EXPECT_DOUBLE_EQ(expected_seconds(w, *find_gpu("h200"), e), 34 * 1e-3 / 0.5);
 }
 
-TEST(Measurements, OpsOfACycleCountTogetherByPart) {
-  const std::string point = R"({"rows":8,"ops":[{"op":"kda","part":"kda_decode","us":60,"floor_us":30},)"
-                            R"({"op":"kda_fold","part":"kda_decode","us":40,"floor_us":20},{"op":"embed","part":"","us":1,"floor_us":1},)"
-                            R"({"op":"sample","us":1,"floor_us":1},{"op":"gemm","part":"head","us":10}]})";
-  const std::string result = "{\"title\":\"a cycle\",\"points\":[" + point + "]}";
-  for (const std::string& text : {result, "{\"step\":\"time.cycle\",\"result\":" + result + "}\n"}) {
-    const auto shares = parse_measurements(text, "results");
-    ASSERT_TRUE(shares.ok()) << shares.error().message;
-    ASSERT_EQ(shares->size(), 1U) << text;
-    EXPECT_DOUBLE_EQ(shares->at("kda_decode"), 0.5);
-  }
-}
-
 TEST(Measurements, WhatCannotBeTrueIsRefused) {
   const auto below = parse_measurements("{\"op\":\"kda_decode\",\"us\":10,\"floor_us\":50}", "results");
   ASSERT_FALSE(below.ok());
   EXPECT_NE(below.error().message.find("line 1"), std::string::npos) << below.error().message;
   EXPECT_FALSE(parse_measurements("", "results").ok());
-  EXPECT_FALSE(parse_measurements(R"({"points":[{"ops":[{"part":"head","us":9,"floor_us":10}]},7],"result":3})", "results").ok());
-  EXPECT_FALSE(parse_measurements(R"({"points":[{"ops":7},{}]})", "results").ok());
   EXPECT_FALSE(parse_measurements("{\"op\":\"kda", "results").ok());
 }
 

@@ -108,70 +108,8 @@ double expected_seconds(const Work& w, const Gpu& gpu, const Efficiency& e) {
   return w.repeats * (one + w.kernels * e.kernel_seconds);
 }
 
-namespace {
-
-// Shares of the floor by op, the best of each.
-class Shares {
- public:
-  explicit Shares(const std::string& where) : where_(where) {}
-
-  Status add(const boost::json::object& o, int64_t line) {
-    if (const boost::json::value* result = o.if_contains("result"); result && result->is_object()) return add(result->get_object(), line);
-    if (const boost::json::value* points = o.if_contains("points"); points && points->is_array()) {
-      for (const boost::json::value& point : points->get_array())
-        if (point.is_object()) BATON_TRY(add_point(point.get_object(), line));
-      return {};
-    }
-    return add(text_of(o, "op"), {number_of(o, "us"), number_of(o, "floor_us")}, line);
-  }
-
-  std::map<std::string, double, std::less<>> shares;
-
- private:
-  struct Times {
-    double us = 0, floor = 0;
-  };
-
-  static double number_of(const boost::json::object& o, const char* key) {
-    const boost::json::value* v = o.if_contains(key);
-    return v && v->is_number() ? v->to_number<double>() : 0;
-  }
-  static std::string text_of(const boost::json::object& o, const char* key) {
-    const boost::json::value* v = o.if_contains(key);
-    return v && v->is_string() ? std::string(v->get_string()) : std::string();
-  }
-
-  // A cycle or a chunk: the ops that make up a part count together.
-  Status add_point(const boost::json::object& point, int64_t line) {
-    std::map<std::string, Times> parts;
-    if (const boost::json::value* ops = point.if_contains("ops"); ops && ops->is_array())
-      for (const boost::json::value& op : ops->get_array()) {
-        if (!op.is_object()) continue;
-        const boost::json::object& o = op.get_object();
-        Times& t = parts[text_of(o, "part")];
-        t.us += number_of(o, "us");
-        t.floor += number_of(o, "floor_us");
-      }
-    for (const auto& [part, times] : parts) BATON_TRY(add(part, times, line));
-    return {};
-  }
-  Status add(const std::string& op, const Times& t, int64_t line) {
-    if (op.empty() || !(t.us > 0) || !(t.floor > 0)) return {};
-    if (t.floor > t.us * 1.02)
-      return Error{Error::Kind::kInvalid, fmt::format("{}: line {}: {}: {} us are less than the floor of {} us; one of them is wrong",
-                                                      where_, line, op, t.us, t.floor)};
-    double& share = shares[op];
-    share = std::max(share, std::min(1.0, t.floor / t.us));
-    return {};
-  }
-
-  const std::string& where_;
-};
-
-}  // namespace
-
 Result<std::map<std::string, double, std::less<>>> parse_measurements(std::string_view text, const std::string& where) {
-  Shares all(where);
+  std::map<std::string, double, std::less<>> shares;
   int64_t number = 0;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -182,14 +120,25 @@ Result<std::map<std::string, double, std::less<>>> parse_measurements(std::strin
     boost::system::error_code error;
     const boost::json::value value = boost::json::parse(line, error);
     if (error) return Error{Error::Kind::kInvalid, fmt::format("{}: line {} is not JSON: {}", where, number, error.message())};
-    BATON_TRY(all.add(value.get_object(), number));
+    const boost::json::object* o = value.if_object();
+    const auto number_of = [o](const char* key) {
+      const boost::json::value* v = o ? o->if_contains(key) : nullptr;
+      return v && v->is_number() ? v->to_number<double>() : 0;
+    };
+    const boost::json::value* op = o ? o->if_contains("op") : nullptr;
+    const double us = number_of("us"), floor = number_of("floor_us");
+    if (!op || !op->is_string() || !(us > 0) || !(floor > 0)) continue;
+    if (floor > us * 1.02)
+      return Error{Error::Kind::kInvalid,
+                   fmt::format("{}: line {}: {} us are less than the floor of {} us; one of them is wrong", where, number, us, floor)};
+    double& share = shares[std::string(op->as_string())];
+    share = std::max(share, std::min(1.0, floor / us));
   }
-  if (all.shares.empty())
-    return Error{Error::Kind::kInvalid,
-                 fmt::format("{} holds no measurement: no line is a JSON object with \"op\", \"us\" and \"floor_us\", or a result of bench "
-                             "cycle with ops that have a floor; see bench/gpu",
-                             where)};
-  return std::move(all.shares);
+  if (shares.empty())
+    return Error{
+        Error::Kind::kInvalid,
+        fmt::format("{} holds no measurement: no line is a JSON object with \"op\", \"us\" and \"floor_us\"; see bench/gpu", where)};
+  return shares;
 }
 
 const char* limit_text(Limit limit) {

@@ -20,8 +20,8 @@ struct Efficiency {
 
 double expected_seconds(const Work& work, const Gpu& gpu, const Efficiency& efficiency);
 
-// JSON lines of the harnesses of bench/gpu: objects with "op", "us" and "floor_us"; results of `bench cycle` and `bench prefill`, whose ops
-// say which part of a plan they are; and those of bench/gpu/stay.sh around them. Other lines are passed over. Harnesses try several shapes and settings of an op: its best line counts. `where` names the text in messages; a text without a measurement is an error.
+// JSON lines of the harnesses of bench/gpu: objects with "op", "us" and "floor_us"; other lines are passed over. Harnesses try
+// several shapes and settings of an op: its best line counts. `where` names the text in messages; a text without a measurement is an error.
 Result<std::map<std::string, double, std::less<>>> parse_measurements(std::string_view text, const std::string& where);
 
 struct Load {

@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "meter/clock_timeline.h"
 #include "meter/metered_backend.h"
-#include "meter/plan_part.h"
 #include "meter/synthetic_cycle.h"
 #include "model/random_checkpoint.h"
 #include "model/sequence_runner.h"
@@ -269,27 +268,6 @@ TEST(OpCost, CountsWhatTheDimensionsSay) {
   for (const OpRow& r : rows)
     if (r.op == "gemm" && r.shape.starts_with(fmt::format("{} x ", c.vocab_size))) head = r.flop;
   EXPECT_DOUBLE_EQ(head, 2 * 8 * n(c.vocab_size * c.hidden_size));
-}
-
-// Every part that a plan counts and a model of all kinds of layers has, and no part for what a plan leaves out.
-TEST(PlanPart, NamesTheOpsOfAModel) {
-  Bench b({.sequences = 2, .rows = 4, .context = 200, .verify = true, .accepted = 2}, BATON_TEST_DATA "/../../bench/configs/cpu-43m.json",
-          model::WeightFormat::kFp8);
-  b.backend.start_counting();
-  b.cycle->run();
-  b.backend.finish();
-  std::set<std::string_view> decode, prefill;
-  for (const OpRow& r : b.backend.rows()) {
-    decode.insert(plan_part(r, b.checkpoint.config(), false));
-    prefill.insert(plan_part(r, b.checkpoint.config(), true));
-    const bool apart = r.op != "embed" && r.op != "sample" && r.op != "latent_write";
-    EXPECT_TRUE(apart || plan_part(r, b.checkpoint.config(), false).empty()) << r.op;
-  }
-  for (const char* part : {"kda_decode", "kda_projections", "mla_projections", "mla_attend", "indexer_select", "mhc_mix", "moe_decode",
-                           "moe_rows", "route", "head"})
-    EXPECT_TRUE(decode.contains(part)) << part;
-  for (const char* part : {"kda_chunk", "mla_prefill", "indexer_prefill", "moe_prefill", "mhc_mix", "head"})
-    EXPECT_TRUE(prefill.contains(part)) << part;
 }
 
 }  // namespace
