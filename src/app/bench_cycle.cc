@@ -233,7 +233,8 @@ Status bench(const Arguments& a) {
     points.emplace_back(to_json(p, gpu));
   }
   if (!json) return {};
-  const boost::json::object root = {{"title", title},
+  const boost::json::object root = {{"kind", a.prefill ? "prefill" : "decode"},
+                                    {"title", title},
                                     {"device", device_name},
                                     {"weight_bytes", model->weight_bytes()},
                                     {"workspace_bytes", model->workspace_bytes()},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -50,9 +51,11 @@ void MachineFlags::add_to(CLI::App& c) {
       ->capture_default_str();
   c.add_option("--preset", preset, "baseline: BF16 rows, F32 states, a state for each row, MTP, layers split, BF16 transport")
       ->check(CLI::IsMember({"baseline"}));
-  c.add_option("--measured", measured,
-               "Figures of bench cycle, bench prefill (--json) or the harnesses of bench/gpu: their shares of the floor replace the "
-               "expected ones");
+  c.add_option(
+       "--measured", measured,
+       "Figures of bench cycle and bench prefill (--json, with --gpu) or of the harnesses of bench/gpu; several separated by commas. "
+       "Their shares of the floor replace the expected ones")
+      ->delimiter(',');
 }
 
 void MachineFlags::settle() {
@@ -100,9 +103,11 @@ Result<plan::Machine> MachineFlags::machine(const model::Config& config, plan::L
 
 Result<plan::Efficiency> MachineFlags::efficiency() const {
   plan::Efficiency e;
-  if (measured.empty()) return e;
-  BATON_ASSIGN(const std::string text, read_file(measured, kMostMeasurementBytes));
-  BATON_ASSIGN(e.measured, plan::parse_measurements(text, measured));
+  for (const std::string& file : measured) {
+    BATON_ASSIGN(const std::string text, read_file(file, kMostMeasurementBytes));
+    BATON_ASSIGN(const plan::Shares shares, plan::parse_measurements(text, file));
+    for (const auto& [op, share] : shares) e.measured[op] = std::max(e.measured[op], share);
+  }
   return e;
 }
 

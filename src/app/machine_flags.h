@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "plan/planner.h"
@@ -19,7 +20,7 @@ struct MachineFlags {
   int32_t drafts = 7;
   double accepted = 0;
   double chunk = 32'768, reserve_gb = 8;
-  std::string measured;
+  std::vector<std::string> measured;
 
   // All but the model.
   void add_to(CLI::App& command);

@@ -211,8 +211,9 @@ Result<sim::ClusterOptions> cluster_options(const Arguments& a, const SimulatedL
   return o;
 }
 
-Status simulate_cluster(const Arguments& a) {
+Status simulate_cluster(Arguments a) {
   using Clock = std::chrono::steady_clock;
+  a.machine.settle();
   if (!a.calibrate.empty()) return calibrate_cluster(a);
   if (a.cost_file.empty() == a.machine.model.empty())
     return Error{Error::Kind::kInvalid, "say what runs: --model with a checkpoint or config.json, or --cost with a file of --calibrate"};

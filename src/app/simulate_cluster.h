@@ -44,7 +44,7 @@ Result<sim::ClusterOptions> cluster_options(const SimulateClusterArguments& a, c
 Result<sim::ClusterOptions> linear_options(const SimulateClusterArguments& a, const SimulatedLoad& load, const sim::LinearCost& cost);
 
 void add_cluster_options(CLI::App& command, SimulateClusterArguments& arguments);
-Status simulate_cluster(const SimulateClusterArguments& arguments);
+Status simulate_cluster(SimulateClusterArguments arguments);
 // Fits the costs of cycles to runs that were measured, and says how far a simulation with them is off; see docs/simulate.md.
 Status calibrate_cluster(const SimulateClusterArguments& arguments);
 

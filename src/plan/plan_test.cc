@@ -182,5 +182,29 @@ TEST(Measurements, WhatCannotBeTrueIsRefused) {
   EXPECT_FALSE(parse_measurements("{\"op\":\"kda", "results").ok());
 }
 
+// Of a bench of whole cycles: what a plan counts as one is added up, and the best of several points counts.
+TEST(Measurements, BenchesOfCyclesAreRead) {
+  const auto shares = parse_measurements(R"({"kind": "decode", "points": [
+    {"ops": [{"op": "kda", "us": 60, "floor_us": 30}, {"op": "kda_fold", "us": 40, "floor_us": 10}, {"op": "gemm", "us": 10, "floor_us": 8},
+             {"op": "sample", "us": 5}]},
+    {"ops": [{"op": "kda", "us": 90, "floor_us": 30}, {"op": "kda_fold", "us": 40, "floor_us": 10},
+             {"op": "gemm", "us": 10, "floor_us": 12}]}]})",
+                                         "cycle.json");
+  ASSERT_TRUE(shares.ok()) << shares.error().message;
+  EXPECT_DOUBLE_EQ(shares->at("kda_decode"), 0.4);
+  EXPECT_DOUBLE_EQ(shares->at("head"), 1) << "what lies in a cache may be faster than memory";
+  EXPECT_FALSE(shares->contains("sample"));
+  const auto prefill =
+      parse_measurements(R"({"kind": "prefill", "points": [{"ops": [{"op": "kda", "us": 4, "floor_us": 1}]}]})", "chunk.json");
+  ASSERT_TRUE(prefill.ok()) << prefill.error().message;
+  EXPECT_DOUBLE_EQ(prefill->at("kda_chunk"), 0.25);
+  for (const char* bad : {R"({"points": []})", R"({"kind": "decode", "points": 3})", R"({"kind": "decode", "points": []})",
+                          R"({"kind": "decode", "points": [{"ops": [{"op": "kda", "us": 4}]}]})"}) {
+    const auto wrong = parse_measurements(bad, "cycle.json");
+    ASSERT_FALSE(wrong.ok()) << bad;
+    EXPECT_NE(wrong.error().message.find("cycle.json"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace baton::plan

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/json/parse.hpp>
 #include <cmath>
 
 namespace baton::plan {
@@ -106,39 +105,6 @@ double expected_seconds(const Work& w, const Gpu& gpu, const Efficiency& e) {
   const double one =
       std::max({w.flop / (w.fp8 ? gpu.fp8 : gpu.bf16) / e.compute, w.bytes / gpu.read / e.memory, w.peer_bytes / gpu.peer / e.peer});
   return w.repeats * (one + w.kernels * e.kernel_seconds);
-}
-
-Result<std::map<std::string, double, std::less<>>> parse_measurements(std::string_view text, const std::string& where) {
-  std::map<std::string, double, std::less<>> shares;
-  int64_t number = 0;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    ++number;
-    if (!line.starts_with('{')) continue;
-    boost::system::error_code error;
-    const boost::json::value value = boost::json::parse(line, error);
-    if (error) return Error{Error::Kind::kInvalid, fmt::format("{}: line {} is not JSON: {}", where, number, error.message())};
-    const boost::json::object* o = value.if_object();
-    const auto number_of = [o](const char* key) {
-      const boost::json::value* v = o ? o->if_contains(key) : nullptr;
-      return v && v->is_number() ? v->to_number<double>() : 0;
-    };
-    const boost::json::value* op = o ? o->if_contains("op") : nullptr;
-    const double us = number_of("us"), floor = number_of("floor_us");
-    if (!op || !op->is_string() || !(us > 0) || !(floor > 0)) continue;
-    if (floor > us * 1.02)
-      return Error{Error::Kind::kInvalid,
-                   fmt::format("{}: line {}: {} us are less than the floor of {} us; one of them is wrong", where, number, us, floor)};
-    double& share = shares[std::string(op->as_string())];
-    share = std::max(share, std::min(1.0, floor / us));
-  }
-  if (shares.empty())
-    return Error{
-        Error::Kind::kInvalid,
-        fmt::format("{} holds no measurement: no line is a JSON object with \"op\", \"us\" and \"floor_us\"; see bench/gpu", where)};
-  return shares;
 }
 
 const char* limit_text(Limit limit) {

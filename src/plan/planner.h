@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
+#include "plan/measurements.h"
 #include "plan/memory.h"
 #include "plan/work.h"
 
@@ -13,16 +13,12 @@ namespace baton::plan {
 
 // How near to its floor each op comes. What was measured (bench/gpu) counts by its name; everything else by what good kernels reach.
 struct Efficiency {
-  double memory = 0.88, compute = 0.82, peer = 0.80;    // shares of the ceilings
-  double kernel_seconds = 2e-6;                         // to fill and drain one
-  std::map<std::string, double, std::less<>> measured;  // op to share of its floor
+  double memory = 0.88, compute = 0.82, peer = 0.80;  // shares of the ceilings
+  double kernel_seconds = 2e-6;                       // to fill and drain one
+  Shares measured;                                    // op to share of its floor
 };
 
 double expected_seconds(const Work& work, const Gpu& gpu, const Efficiency& efficiency);
-
-// JSON lines of the harnesses of bench/gpu: objects with "op", "us" and "floor_us"; other lines are passed over. Harnesses try
-// several shapes and settings of an op: its best line counts. `where` names the text in messages; a text without a measurement is an error.
-Result<std::map<std::string, double, std::less<>>> parse_measurements(std::string_view text, const std::string& where);
 
 struct Load {
   double prompt_tokens = 65'536;
