@@ -6,7 +6,8 @@ fitted to all but one of them, and that one is predicted.
     bench/simulate_check.py --baton build/release/bin/baton --measured measured.json
 
 The checkpoint is that of cpu_peers.py (random BF16 weights). Loads take turns in several rounds, and of each the fastest counts: others
-on the machine only ever make it slower. The named ones are those of `bench serve --workload`.
+on the machine only ever make it slower. The named ones are those of `bench serve --workload`, with fewer requests: a short run
+meets a quiet moment more easily.
 """
 import argparse
 import json
@@ -31,14 +32,14 @@ def random(tokens, answer, prompts, at_once):
 
 
 LOADS = {
-    "256 + 64, one at once": random(256, 64, 8, 1),
-    "256 + 64, 4 at once": random(256, 64, 24, 4),
-    "64 + 128, 8 at once": random(64, 128, 24, 8),
-    "small-prefill": ["--workload", "small-prefill", "--num-prompts", "12"],
-    "small-decode": ["--workload", "small-decode"],
-    "small-3p1d-0": ["--workload", "small-3p1d-0"],
-    "small-3p1d-93.75": ["--workload", "small-3p1d-93.75"],
-    "small-3p1d-50": ["--workload", "small-3p1d-50"],  # the last one is held out
+    "256 + 64, one at once": random(256, 64, 4, 1),
+    "256 + 64, 4 at once": random(256, 64, 12, 4),
+    "64 + 128, 8 at once": random(64, 128, 16, 8),
+    "small-prefill": ["--workload", "small-prefill", "--num-prompts", "4"],
+    "small-decode": ["--workload", "small-decode", "--num-prompts", "16"],
+    "small-3p1d-0": ["--workload", "small-3p1d-0", "--num-prompts", "8"],
+    "small-3p1d-93.75": ["--workload", "small-3p1d-93.75", "--num-prompts", "16"],
+    "small-3p1d-50": ["--workload", "small-3p1d-50", "--num-prompts", "8"],  # the last one is held out
 }
 
 

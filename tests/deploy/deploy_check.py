@@ -44,13 +44,35 @@ for flag in names(r"`(--[a-z-]+)", operations):
     expect(known, f"docs/operations.md: {flag} is not a setting")
 
 settings = names(r"`--([a-z-]+)`", (ROOT / "docs/settings.md").read_text())
-manifest = (ROOT / "deploy/kubernetes/unified.yaml").read_text()
-chosen = manifest.split("baton.yaml: |\n", 1)[1].split("---", 1)[0]
-for key in names(r"^    ([a-z-]+):", chosen):
-    expect(key in settings, f"unified.yaml: {key} is not a setting")
-timeout = int(re.search(r"shutdown-timeout: (\d+)", chosen)[1])
-grace = int(re.search(r"terminationGracePeriodSeconds: (\d+)", manifest)[1])
-expect(grace > timeout + 5, "unified.yaml: the grace period must be longer than preStop and shutdown-timeout together")
+router = names(r"`--([a-z-]+)`", (ROOT / "docs/router-reference.md").read_text())
+expect(len(settings) > 20 and len(router) > 10, "docs/settings.md or docs/router-reference.md: its table was not understood")
+
+
+def check_manifest(name):
+    manifest = (ROOT / "deploy/kubernetes" / name).read_text()
+    config = manifest.split("---", 1)[0]
+    for key in names(r"^    ([a-z-]+): [^|]", config):
+        expect(key in settings, f"{name}: {key} is not a setting")
+    for flag in names(r"^ +- --([a-z-]+)=", manifest):
+        expect(flag in router, f"{name}: --{flag} is not a flag of the router")
+    timeout = max(int(t) for t in names(r"shutdown-timeout[:=] ?(\d+)", manifest))
+    for grace in names(r"terminationGracePeriodSeconds: (\d+)", manifest):
+        expect(int(grace) > timeout + 5, f"{name}: a grace period must be longer than preStop and shutdown-timeout together")
+    pods = len(re.findall(r"^kind: (?:Deployment|StatefulSet)$", manifest, re.M))
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe", "preStop", "terminationGracePeriodSeconds"):
+        expect(len(re.findall(rf"^ +{probe}:", manifest, re.M)) == pods, f"{name}: not every pod has its {probe}")
+    for role, instance in names(r"http://baton-(prefill|decode)-(\d+):", manifest):
+        expect(f"name: baton-{role}-{instance}\n" in manifest, f"{name}: the router calls baton-{role}-{instance}, which has no service")
+        replicas = re.search(rf"serviceName: baton-{role}\n  replicas: (\d+)", manifest)
+        expect(replicas and int(instance) < int(replicas[1]), f"{name}: the router calls baton-{role}-{instance}, beyond its replicas")
+
+
+check_manifest("unified.yaml")
+apart = "role" in settings and "prefill" in router
+if apart:
+    check_manifest("disaggregated.yaml")
+for variable in names(r"\b(BATON_ROUTER_[A-Z_]+)", (ROOT / "deploy/baton-router.service").read_text()):
+    expect(variable.removeprefix("BATON_ROUTER_").lower().replace("_", "-") in router, f"baton-router.service: {variable} is not a setting")
 
 made = subprocess.run([sys.executable, ROOT / "deploy/grafana/make_dashboard.py", "--check"], capture_output=True, text=True)
 expect(made.returncode == 0, made.stderr.strip())
@@ -59,4 +81,6 @@ for arguments in (["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_t
     expect(ran.returncode == 0, ran.stdout + ran.stderr)
 
 print("\n".join(failures) if failures else f"{len(fired)} alerts, {len(metrics)} metrics: in order")
+if not apart:
+    print("not checked: disaggregated.yaml, since this program has no --role or its router no --prefill")
 sys.exit(bool(failures))
