@@ -63,7 +63,8 @@ Result<Workload> mooncake_trace(std::string_view text, const std::string& where,
   double before = 0;
   const Status read = each_line(text, where, o.prompts, [&](const json::object& line) -> std::optional<std::string> {
     const auto at = number_at(line, "timestamp");
-    if (!at || !(*at >= 0)) return "\"timestamp\" is not a number of milliseconds from 0";
+    constexpr double kMostMs = 1e15;  // later than any trace, and far from where numbers lose their milliseconds
+    if (!at || !(*at >= 0) || *at > kMostMs) return "\"timestamp\" is not a number of milliseconds from 0 to 1e15";
     if (*at < before) return fmt::format("\"timestamp\" {} lies before that of the line above; sort the trace", *at);
     before = *at;
     const auto input = tokens_at(line, "input_length", 1), output = tokens_at(line, "output_length", 1);

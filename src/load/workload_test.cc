@@ -207,6 +207,7 @@ TEST(Traces, ThatAreBrokenAreNamedByLine) {
            {"[]", "JSON"},
            {"{\"timestamp\": -1, \"input_length\": 4, \"output_length\": 1}", "timestamp"},
            {"{\"timestamp\": 0, \"input_length\": 4, \"output_length\": 1}", "sort"},
+           {"{\"timestamp\": 1e400, \"input_length\": 4, \"output_length\": 1}", "timestamp"},
            {"{\"timestamp\": 2, \"input_length\": 0, \"output_length\": 1}", "input_length"},
            {"{\"timestamp\": 2, \"input_length\": 4.5, \"output_length\": 1}", "input_length"},
            {"{\"timestamp\": 2, \"input_length\": 4, \"output_length\": 1e30}", "output_length"},

@@ -88,7 +88,7 @@ class Node {
   void wake_at(Time local_time);
   virtual void tell() = 0;  // the scheduler's events
   virtual void device_failed() = 0;
-  void tell_tokens();       // ... where they are tokens and ends
+  void tell_tokens();  // ... where they are tokens and ends
   // What both kinds hold in common when nothing is left to do.
   std::string check_idle() const;
   // The first thing that its device was wrongly asked.
