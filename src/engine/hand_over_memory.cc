@@ -4,13 +4,15 @@
 
 namespace baton::engine {
 
-transfer::Memory hand_over_memory(const SerialExecutor& executor, const model::CacheLayout& layout, const cache::Budget& budget) {
+transfer::Memory hand_over_memory(const SerialExecutor& executor, const model::CacheLayout& layout, const cache::Budget& budget,
+                                  uint64_t fingerprint) {
   using Kind = model::CacheRange::Kind;
   namespace part = pd::slot_part;
   transfer::Memory m{.pages = {executor.pages().base, layout.page_bytes, budget.pages},
                      .slots = {executor.slots().base, layout.slot_bytes, budget.slots},
                      .page_runs = {},
-                     .slot_runs = {}};
+                     .slot_runs = {},
+                     .fingerprint = fingerprint};
   for (size_t i = 0; i < layout.ranges.size(); ++i) {
     const model::CacheRange& r = layout.ranges[i];
     const transfer::Run run{static_cast<uint32_t>(i), 0, r.bytes, r.offset};

@@ -9,6 +9,8 @@
 namespace baton::engine {
 
 // Numbers of arrays are those of the layout's ranges, so that instances of one model and one set of cache types mean the same by them.
-transfer::Memory hand_over_memory(const SerialExecutor& executor, const model::CacheLayout& layout, const cache::Budget& budget);
+// `fingerprint` says of what they are (fingerprint.h).
+transfer::Memory hand_over_memory(const SerialExecutor& executor, const model::CacheLayout& layout, const cache::Budget& budget,
+                                  uint64_t fingerprint);
 
 }  // namespace baton::engine

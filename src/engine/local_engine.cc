@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/decode_role.h"
+#include "engine/fingerprint.h"
 #include "engine/hand_over_memory.h"
 #include "engine/prefill_role.h"
 #include "engine/serial_executor.h"
@@ -155,7 +156,9 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
                        .look_ahead = e->drafter_.needs.reads_next_token ? 1 : 0};
   std::unique_ptr<Role> role;
   if (o.hand_over.role != RoleKind::kUnified)
-    role = make_role(o, e->budget_.slots, context, hand_over_memory(*executor, e->model_->cache_layout(), e->budget_));
+    role = make_role(
+        o, e->budget_.slots, context,
+        hand_over_memory(*executor, e->model_->cache_layout(), e->budget_, fingerprint(checkpoint, m.cache, e->model_->cache_layout())));
   BATON_ASSIGN(e->engine_, Engine::create(std::move(executor), options, std::move(role)));
   return e;
 }

@@ -2,6 +2,7 @@
 
 #include <random>
 
+#include "base/test_seed.h"
 #include "fleet/message.h"
 #include "fleet/peers.h"
 
@@ -63,9 +64,7 @@ TEST(Message, WhatIsNoneIsRefusedAsAWhole) {
 }
 
 TEST(Message, SpoiltBytesAreRefusedOrMeanSomething) {
-  const uint32_t seed = std::random_device()();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(test_seed());
   const auto introduction = bytes("memory");
   const std::string whole[] = {encode(Meeting{.from = kDecode, .url = "http://a", .port = 1, .introduction = introduction}),
                                encode(Batch{.from = kDecode, .to = kPrefill, .messages = {introduction, introduction}}),

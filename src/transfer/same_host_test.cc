@@ -50,8 +50,8 @@ Part part(uint64_t tag, std::vector<int32_t> from, std::vector<int32_t> to) {
 
 TEST(SameHost, WritesPagesAndSlotsAndTellsWithTheChecksum) {
   End a(std::byte{1}), b(std::byte{2}, {{0, 0, 16, 0}, {0, 16, 32, 24}});  // laid out differently
-  SameHost sender, receiver;
   Bell bell;
+  SameHost sender, receiver;
   receiver.on_event([&bell] { bell.ring(); });
   ASSERT_TRUE(sender.enter(kSender, a.memory).ok());
   ASSERT_TRUE(receiver.enter(kReceiver, b.memory).ok());
@@ -128,8 +128,8 @@ TEST(SameHost, AProcessThatHasEndedGetsNothing) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     End b(std::byte{2});
-    SameHost receiver;
     Bell bell;
+    SameHost receiver;
     receiver.on_event([&bell] { bell.ring(); });
     if (!receiver.enter(kReceiver, b.memory).ok()) ::_exit(1);
     const auto bytes = receiver.introduction();

@@ -69,6 +69,17 @@ class HandOver(instances.ApartTest):
         self.assertEqual(answer.status, 400, answer.body)
         self.assertIn("n", answer.json()["error"]["message"])
 
+    def test_different_models_are_no_pair(self):
+        prefill = self.prefill()
+        with tempfile.TemporaryDirectory() as folder:
+            for model, flags in ((instances.model_of("small-fp8", folder), ()), (harness.MODEL, ("--state-dtype=bfloat16",))):
+                decode = self.decode(prefill, model=model, flags=flags)
+                self.wait_for(lambda decode=decode: self.info(decode)["peers"][0]["why"], "it was met", 20)
+                self.assertRegex(self.info(decode)["peers"][0]["why"], "409.*different")
+                self.assertEqual(fleet.get(decode.port, "/readyz").status, 503)
+                decode.kill()
+        self.there(self.decode(prefill), 1)
+
     def test_who_does_not_know_the_secret_is_nobody(self):
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("0123456789abcdef-secret\n")

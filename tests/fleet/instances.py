@@ -28,15 +28,11 @@ def backends():
     return found
 
 
-def model_with(folder, **changes):
-    """A folder with the small checkpoint under a changed config.json."""
-    folder = pathlib.Path(folder)
-    subprocess.run([sys.executable, str(harness.ROOT / "tests/server/compose_model.py"), str(folder)], check=True)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    config.update(changes)
-    (folder / "config.json").unlink()
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    return str(folder)
+def model_of(checkpoint, folder):
+    """A folder to serve another checkpoint from."""
+    compose = [sys.executable, str(harness.ROOT / "tests/server/compose_model.py"), folder]
+    subprocess.run([*compose, "--checkpoint", str(harness.ROOT / "tests/data/golden" / checkpoint)], check=True)
+    return folder
 
 
 def prompts(count, seed):

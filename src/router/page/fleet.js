@@ -28,7 +28,8 @@ async function show() {
   const summary = document.getElementById("summary");
   try {
     const fleet = await (await fetch("server_info", { cache: "no-store" })).json();
-    summary.textContent = `${fleet.ready} of ${fleet.instances.filter((i) => i.role !== "prefill").length} ready to answer, ${fleet.requests_open} open, ${fleet.retries} retried, ` +
+    const answering = fleet.instances.filter((i) => i.role !== "prefill").length;
+    summary.textContent = `${fleet.ready} of ${answering} ready to answer, ${fleet.requests_open} open, ${fleet.retries} retried, ` +
       `${fleet.streams_broken} broken off${fleet.draining ? ", ending" : ""}`;
     document.getElementById("instances").replaceChildren(...fleet.instances.map((instance) => {
       const line = document.createElement("tr");
