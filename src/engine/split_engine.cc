@@ -50,13 +50,22 @@ Result<std::unique_ptr<SplitEngine>> SplitEngine::open(const model::Checkpoint& 
   std::unique_ptr<SplitEngine> e(new SplitEngine());
   e->post_->copies = split.copies;
   std::vector<pd::InstanceId> prefills;
+  std::vector<transfer::RemoteTransport*> remote_prefills, remote_decodes;
   for (int32_t i = 0; i < split.decodes + split.prefills; ++i) {
     const bool prefill = i < split.prefills;
     LocalOptions o = options;
     o.hand_over.role = prefill ? RoleKind::kPrefill : RoleKind::kDecode;
     o.hand_over.links.self = {static_cast<pd::InstanceId>(i + 1), 1};
     o.hand_over.links.messenger = e->post_.get();
-    o.hand_over.links.transport = e->transports_.emplace_back(std::make_unique<transfer::InProcess>(e->exchange_)).get();
+    std::vector<transfer::RemoteTransport*>& end = prefill ? remote_prefills : remote_decodes;
+    if (split.transport) {
+      std::unique_ptr<transfer::RemoteTransport> transport = split.transport();
+      end.push_back(transport.get());
+      e->transports_.push_back(std::move(transport));
+    } else {
+      e->transports_.push_back(std::make_unique<transfer::InProcess>(e->exchange_));
+    }
+    o.hand_over.links.transport = e->transports_.back().get();
     o.hand_over.prefills = prefills;
     o.hand_over.decodes = split.decodes;
     constexpr pd::Time kDay = pd::Time{86'400} * 1'000'000'000;
@@ -68,6 +77,8 @@ Result<std::unique_ptr<SplitEngine>> SplitEngine::open(const model::Checkpoint& 
     if (prefill) prefills.push_back(o.hand_over.links.self.instance);
     (prefill ? e->prefills_ : e->decodes_).push_back(std::move(engine));
   }
+  for (transfer::RemoteTransport* from : remote_prefills)
+    for (const transfer::RemoteTransport* to : remote_decodes) BATON_TRY(from->meet(to->introduction()));
   return e;
 }
 

@@ -10,6 +10,7 @@
 
 #include "engine/local_engine.h"
 #include "transfer/in_process.h"
+#include "transfer/remote.h"
 
 namespace baton::engine {
 
@@ -20,6 +21,9 @@ struct SplitOptions {
   std::optional<pd::DecodeOptions> waits = {};
   // How often a message arrives; null: once. From any engine's thread. For tests.
   std::function<int(std::span<const std::byte> message)> copies = {};
+  // Instead of copies within the process. What such a transport writes is not held back when an instance is closed: wait_idle() comes
+  // first.
+  std::function<std::unique_ptr<transfer::RemoteTransport>()> transport = {};
 };
 
 class SplitEngine {
@@ -42,7 +46,7 @@ class SplitEngine {
 
   transfer::Exchange exchange_;
   std::unique_ptr<Post> post_;
-  std::vector<std::unique_ptr<transfer::InProcess>> transports_;
+  std::vector<std::unique_ptr<transfer::Transport>> transports_;
   std::vector<std::unique_ptr<LocalEngine>> prefills_;
   std::vector<std::unique_ptr<LocalEngine>> decodes_;  // first to go
 };

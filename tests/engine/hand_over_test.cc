@@ -9,6 +9,8 @@
 #include "base/test_seed.h"
 #include "engine/split_engine.h"
 #include "engine/world.h"
+#include "transfer/nixl.h"
+#include "transfer/nixl_library.h"
 
 namespace baton::testing {
 namespace {
@@ -122,6 +124,40 @@ TEST(HandOver, GivesTheBitsOfOneEngineColdAndWarmWithEveryDrafter) {
     EXPECT_EQ(d.scheduler.pages_held + a.prefill().scheduler.pages_held, 0);
     EXPECT_EQ(d.scheduler.slots_free, d.scheduler.slots);
     EXPECT_EQ(d.scheduler.speculation.drafted > 0, drafter != "none");
+  }
+}
+
+// The same with writes by NIXL, as between processes.
+TEST(HandOverNixl, GivesTheBitsOfOneEngineColdAndWarmWithEveryDrafter) {
+  if (const auto library = transfer::load_nixl(); !library.ok()) {
+    std::printf("%s\n", library.error().message.c_str());  // ctest takes it for a skipped test
+    GTEST_SKIP();
+  }
+  const std::vector<RequestSpec> all = specs(12, 31);
+  const std::vector<Answer> wanted = unified(all, true);
+  for (const std::string drafter : kDrafters) {
+    SplitOptions by_nixl;
+    by_nixl.prefills = 2;
+    by_nixl.transport = [] { return std::make_unique<transfer::Nixl>(); };
+    Apart a(options(4, drafter), by_nixl);
+    a.constrain = true;
+    for (const char* what : {"cold", "warm"}) {
+      expect_equal(a.ask_all(all), wanted, fmt::format("{}, {}", drafter, what).c_str());
+      if (HasFatalFailure()) return;
+    }
+    const engine::EngineMetrics d = a.decode();
+    EXPECT_EQ(d.role.decode.landed, 24);
+    EXPECT_EQ(d.scheduler.prefill_tokens, 0);
+    int64_t parts = 0;
+    for (const int32_t p : {0, 1}) {
+      const transfer::Metrics m = a.prefill(p).role.transfer;
+      parts += m.parts;
+      EXPECT_EQ(m.failed + m.garbled + m.left_behind + m.waiting, 0);
+      EXPECT_EQ(m.peers, 1);
+    }
+    EXPECT_EQ(d.role.transfer.arrived, parts);
+    EXPECT_GE(parts, 24);
+    EXPECT_EQ(d.scheduler.pages_held + a.prefill(0).scheduler.pages_held + a.prefill(1).scheduler.pages_held, 0);
   }
 }
 
