@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "http/secret.h"
+#include "transfer/nixl.h"
+#include "transfer/nixl_library.h"
 #include "transfer/same_host.h"
 
 namespace baton::app {
@@ -11,7 +14,11 @@ namespace {
 constexpr pd::Time kSecond = 1'000'000'000;
 
 Result<std::unique_ptr<transfer::RemoteTransport>> open_transport(const std::string& name) {
-  if (name == "nixl") return Error{Error::Kind::kUnsupported, "--transfer-backend nixl is not there yet; use same-host"};
+  const auto library = name == "same-host" ? Result<const transfer::NixlFunctions*>(nullptr) : transfer::load_nixl();
+  if (name == "nixl" && !library.ok()) return library.error();
+  if (name == "nixl" || (name == "auto" && library.ok()))
+    return std::unique_ptr<transfer::RemoteTransport>(std::make_unique<transfer::Nixl>());
+  if (name == "auto") log_info("pages travel by copies within this machine: {}", library.error().message);
   return std::unique_ptr<transfer::RemoteTransport>(std::make_unique<transfer::SameHost>());
 }
 

@@ -48,7 +48,7 @@ class HandOver(instances.ApartTest):
             self.assertEqual(server.stop(), 0, server.log[-5:])
 
     def test_the_same_bits_as_one_instance(self):
-        for backend in instances.backends():
+        for backend in instances.BACKENDS:
             with self.subTest(backend=backend):
                 self.check_equal(backend)
 

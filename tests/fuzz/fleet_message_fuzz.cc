@@ -1,4 +1,5 @@
-// Any bytes as what instances say to each other: refused, or what they mean; and whatever that is, the table of peers stays within its bounds.
+// Any bytes as what instances say to each other: refused, or what they mean; and whatever that is, the table of peers stays within its
+// bounds.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
