@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <boost/json/parse.hpp>
+#include <cmath>
 
 namespace baton::plan {
 namespace {
@@ -13,7 +14,8 @@ namespace json = boost::json;
 
 double number_of(const json::object& o, const char* key) {
   const json::value* v = o.if_contains(key);
-  return v != nullptr && v->is_number() ? v->to_number<double>() : 0;
+  const double x = v != nullptr && v->is_number() ? v->to_number<double>() : 0;
+  return std::isfinite(x) ? x : 0;
 }
 
 std::string_view text_of(const json::object& o, const char* key) {
@@ -21,9 +23,12 @@ std::string_view text_of(const json::object& o, const char* key) {
   return v != nullptr && v->is_string() ? std::string_view(v->get_string()) : std::string_view();
 }
 
+// A share of nothing, which numbers at the ends of what a double holds would make, is no measurement.
 void keep_best(Shares& shares, std::string_view op, double us, double floor_us) {
-  double& share = shares[std::string(op)];
-  share = std::max(share, std::min(1.0, floor_us / us));
+  const double share = std::min(1.0, floor_us / us);
+  if (!(share > 0)) return;
+  double& best = shares[std::string(op)];
+  best = std::max(best, share);
 }
 
 // An op of the seam, and what a plan counts it as in a decode cycle and in a chunk of a prompt.
