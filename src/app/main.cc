@@ -1,4 +1,5 @@
 // baton: command line front. Usage errors exit with 2, failures with 1 and one message on stderr.
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <csignal>
@@ -60,6 +61,14 @@ std::string printable(std::string text) {
   return text;
 }
 
+// Where one of them is closed, the next file or socket would be opened in its place, and get what is printed. What is opened here instead
+// fails like a closed one: it is for the other direction.
+void keep_standard_descriptors() {
+  for (int wanted = 0; wanted <= 2; ++wanted)
+    if (::fcntl(wanted, F_GETFD) < 0) [[maybe_unused]]
+      const int opened = ::open("/dev/null", wanted == 0 ? O_WRONLY : O_RDONLY);  // the least one that is free
+}
+
 // A mapped file that shrinks raises this signal at the next access to what is gone; nothing can be computed from then on.
 void on_bus_error(int) {
   print_error(
@@ -81,6 +90,7 @@ int finish(const Status& status) {
 int main(int argc, char** argv) {
   // Not a command of its own: how this program runs itself to try grammars out.
   if (argc == 2 && std::string_view(argv[1]) == "grammar-worker") return baton::text::run_grammar_worker();
+  baton::app::keep_standard_descriptors();
   // A write beyond a limit then fails like any other write, and is reported.
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGBUS, baton::app::on_bus_error);

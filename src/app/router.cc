@@ -9,6 +9,7 @@
 
 #include "app/commands.h"
 #include "base/log.h"
+#include "http/endpoint.h"
 #include "router/router.h"
 
 namespace baton::app {
@@ -39,7 +40,7 @@ Status route(const router::Settings& s) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   BATON_ASSIGN(const auto running, router::Router::start(s, BATON_VERSION));
-  const LogField fields[] = {{"url", fmt::format("{}://{}:{}", s.tls_certificate.empty() ? "http" : "https", s.host, running->port())},
+  const LogField fields[] = {{"url", http::listening_url(!s.tls_certificate.empty(), s.host, running->port())},
                              {"port", running->port()},
                              {"instances", s.unified.size() + s.prefill.size() + s.decode.size()}};
   log_event(LogLevel::kInfo, "ready", fields);

@@ -10,7 +10,9 @@
 #include "app/serve_fleet.h"
 #include "app/setting_flags.h"
 #include "base/log.h"
+#include "engine/drafter_source.h"
 #include "engine/local_engine.h"
+#include "http/endpoint.h"
 #include "router/settings.h"
 #include "server/metrics.h"
 #include "server/serve_loop.h"
@@ -75,27 +77,50 @@ std::string describe(const engine::LocalEngine& local) {
                      b.without_drafter.bytes_each, b.without_drafter.fit);
 }
 
+// What is read before the weights are: it is quick, and most of what can be wrong shows here.
+struct Opened {
+  model::Checkpoint checkpoint;
+  std::unique_ptr<server::ServedModel> model;
+  engine::LocalOptions options;
+};
+
+Result<Opened> open_model(const server::Settings& s) {
+  if (s.model.empty()) return Error{Error::Kind::kInvalid, "no model is given; baton serve --model FOLDER"};
+  BATON_ASSIGN(model::Checkpoint checkpoint, model::Checkpoint::open(s.model));
+  BATON_ASSIGN(auto model, server::ServedModel::load({.folder = s.model,
+                                                      .names = s.served_names,
+                                                      .tokenizer = s.tokenizer,
+                                                      .chat_template = s.chat_template,
+                                                      .eos_tokens = checkpoint.config().eos_token_ids,
+                                                      .columns = checkpoint.config().vocab_size,
+                                                      .grammar_workers = static_cast<int>(s.grammar_workers)}));
+  BATON_ASSIGN(engine::LocalOptions options, engine_options(s, checkpoint));
+  options.vocabulary = model->tokenizer().id_limit();  // the engine draws no ids behind its last
+  return Opened{std::move(checkpoint), std::move(model), std::move(options)};
+}
+
+// As much of a start as needs neither weights nor the port.
+Status check(const server::Settings& s) {
+  BATON_TRY(server::Server::check(s));
+  BATON_ASSIGN(Opened opened, open_model(s));
+  BATON_TRY(join_fleet(s, opened.options));
+  const model::Config& config = opened.checkpoint.config();
+  const int64_t context = s.context_tokens > 0 ? s.context_tokens : config.max_position_embeddings;
+  BATON_TRY(engine::choose_drafter(opened.options.speculation, config, opened.options.numerics.activation, context));
+  return {};
+}
+
 Status serve(const server::LoadedSettings& loaded, bool& drained) {
   const server::Settings& s = loaded.values;
-  if (s.model.empty()) return Error{Error::Kind::kInvalid, "no model is given; baton serve --model FOLDER"};
   set_log_level(level_of(s.log_level));
   server::block_signals();
   const Clock::time_point begin = Clock::now();
 
-  BATON_ASSIGN(const model::Checkpoint checkpoint, model::Checkpoint::open(s.model));
-  // What belongs to the tokenizer is read first: it is quick, and the engine draws no ids behind its last.
-  BATON_ASSIGN(const auto model, server::ServedModel::load({.folder = s.model,
-                                                            .names = s.served_names,
-                                                            .tokenizer = s.tokenizer,
-                                                            .chat_template = s.chat_template,
-                                                            .eos_tokens = checkpoint.config().eos_token_ids,
-                                                            .columns = checkpoint.config().vocab_size,
-                                                            .grammar_workers = static_cast<int>(s.grammar_workers)}));
-  BATON_ASSIGN(engine::LocalOptions options, engine_options(s, checkpoint));
-  options.vocabulary = model->tokenizer().id_limit();
-  BATON_ASSIGN(const FleetParts fleet, join_fleet(s, options));
+  BATON_ASSIGN(Opened opened, open_model(s));
+  const std::unique_ptr<server::ServedModel>& model = opened.model;
+  BATON_ASSIGN(const FleetParts fleet, join_fleet(s, opened.options));
   const Clock::time_point opening = Clock::now();
-  BATON_ASSIGN(const auto local, engine::LocalEngine::open(checkpoint, options));
+  BATON_ASSIGN(const auto local, engine::LocalEngine::open(opened.checkpoint, opened.options));
   const double engine_s = seconds_since(opening);
   model->limit_context(local->context_tokens());
   if (model->chat() == nullptr) log_warning("{} has no chat template; chats will be refused", s.model);
@@ -111,7 +136,7 @@ Status serve(const server::LoadedSettings& loaded, bool& drained) {
                server::Server::start(
                    service, {.settings = s, .version = BATON_VERSION, .description = describe(*local), .fleet = fleet.post.get()}));
   if (fleet.post != nullptr) fleet.post->open(local->engine(), server->port(), !s.tls_certificate.empty());
-  const LogField fields[] = {{"url", fmt::format("{}://{}:{}", s.tls_certificate.empty() ? "http" : "https", s.host, server->port())},
+  const LogField fields[] = {{"url", http::listening_url(!s.tls_certificate.empty(), s.host, server->port())},
                              {"port", server->port()},
                              {"role", s.role == "null" ? "unified" : s.role},
                              {"model", model->name()},
@@ -160,7 +185,7 @@ void add_config(CLI::App& app, int& exit_code) {
   const auto checked = SettingFlags::add_to(*check);
   check->callback([checked, &exit_code] {
     const auto settings = checked->load();
-    exit_code = finish(settings.ok() ? Status() : Status(settings.error()));
+    exit_code = finish(settings.ok() ? check(settings->values) : Status(settings.error()));
   });
 
   c->add_subcommand("page", "Print the documentation of the settings")->callback([] { write(server::settings_page()); });

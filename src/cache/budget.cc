@@ -38,25 +38,25 @@ Error refusal(const BudgetRequest& r, int64_t fixed, int64_t needed_pages) {
   const int64_t pool = needed_pages * r.page_bytes;
   const int64_t snapshots = std::max<int64_t>(r.snapshots, r.snapshot_bytes > 0 && r.snapshots == kAutomatic ? 1 : 0) * r.snapshot_bytes;
   const int64_t without_slots = fixed + snapshots + pool;
+  const int64_t enough = without_slots + std::max<int64_t>(r.running, 1) * r.slot_bytes;  // for all that is asked for
   if (without_slots + r.slot_bytes > r.memory_bytes) {
     const int64_t left = r.memory_bytes - fixed - snapshots - r.slot_bytes;
     if (left >= r.page_bytes)
-      return exhausted(
-          fmt::format("a sequence of {} {} needs {} of pages, and {} is left for them beside weights, workspace and one "
-                      "slot; lower {} to {} or raise --memory to {}",
-                      r.context_flag, r.context_tokens, size_text(pool), size_text(left), r.context_flag, left / r.page_bytes * kPageUnits,
-                      without_slots + r.slot_bytes));
+      return exhausted(fmt::format(
+          "a sequence of {} {} needs {} of pages, and {} is left for them beside weights, workspace and one "
+          "slot; lower {} to {} or raise --memory to {}",
+          r.context_flag, r.context_tokens, size_text(pool), size_text(left), r.context_flag, left / r.page_bytes * kPageUnits, enough));
     return exhausted(
-        fmt::format("weights, workspace, {} snapshots and one slot need {} and --memory allows {}; raise --memory to {} at least",
+        fmt::format("weights, workspace, {} snapshots and one slot alone need {}, and --memory allows {}; raise --memory to {}, which has "
+                    "room for {} {} and {} {}, too",
                     r.snapshots == kAutomatic ? 1 : r.snapshots, size_text(fixed + snapshots + r.slot_bytes), size_text(r.memory_bytes),
-                    without_slots + r.slot_bytes));
+                    enough, r.context_flag, r.context_tokens, r.running_flag, r.running));
   }
   return exhausted(
       fmt::format("{} {} needs {} of slots beside {} for weights, workspace, snapshots and one sequence of {} {}, and --memory allows {}; "
                   "lower {} to {}, or raise --memory to {}",
                   r.running_flag, r.running, size_text(r.running * r.slot_bytes), size_text(without_slots), r.context_flag,
-                  r.context_tokens, size_text(r.memory_bytes), r.running_flag, (r.memory_bytes - without_slots) / r.slot_bytes,
-                  without_slots + r.running * r.slot_bytes));
+                  r.context_tokens, size_text(r.memory_bytes), r.running_flag, (r.memory_bytes - without_slots) / r.slot_bytes, enough));
 }
 
 Occupancy occupancy(int64_t memory, int64_t slot, int64_t pages) {

@@ -67,7 +67,9 @@ Result<DrafterSource> choose_drafter(const Speculation& s, const model::Config& 
         "have taken; leave one of them out");
   DrafterSource source;
   if (s.algorithm == "none") {
-    if (drafts >= 0) return invalid("--speculative-num-steps needs a --speculative-algorithm: NEXTN or DFLASH");
+    if (drafts >= 0 || s.adaptive)
+      return invalid(fmt::format("{} needs a --speculative-algorithm: NEXTN or DFLASH",
+                                 s.adaptive ? "--speculative-adaptive" : "--speculative-num-steps"));
     return source;
   }
   if (s.algorithm == "NEXTN" || s.algorithm == "EAGLE") {

@@ -17,17 +17,31 @@
 namespace baton::engine {
 namespace {
 
-// MemAvailable of /proc/meminfo; 0 where there is none.
-int64_t available_memory() {
+// "MemTotal:" or "MemAvailable:" of /proc/meminfo, in bytes; 0 where there is none.
+int64_t system_memory(std::string_view wanted) {
   std::ifstream file("/proc/meminfo");
   std::string name;
   int64_t kibibytes = 0;
   std::string unit;
   while (file >> name >> kibibytes) {
     std::getline(file, unit);
-    if (name == "MemAvailable:") return kibibytes * 1024;
+    if (name == wanted) return kibibytes * 1024;
   }
   return 0;
+}
+
+// What no machine like this can give; less than that, and more than is free at the moment, is the user's business.
+Status check_memory(const LocalOptions& o, int64_t memory, int64_t device_free) {
+  const int64_t total = system_memory("MemTotal:");
+  const int64_t most = o.device == Device::kCpu ? total : device_free;
+  if (most > 0 && memory > most)
+    return Error{Error::Kind::kInvalid,
+                 fmt::format("--memory {} is more than there is ({} bytes); lower it, or leave it out", memory, most)};
+  const int64_t host = o.host_bytes + (o.device == Device::kCpu ? memory : 0);
+  if (total > 0 && o.host_bytes > 0 && host > total)
+    return Error{Error::Kind::kInvalid, fmt::format("--host-memory {}{} is more than this machine has ({} bytes); lower it", o.host_bytes,
+                                                    o.device == Device::kCpu ? fmt::format(" with --memory {}", memory) : "", total)};
+  return {};
 }
 
 cache::BudgetRequest budget_request(const model::Glm5Next& model, const model::Drafter* drafter, const LocalOptions& o, int64_t context,
@@ -96,10 +110,11 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const model::Checkpoint& 
     available = opened.free_bytes;
   } else {
     e->backend_ = std::make_unique<cpu::CpuBackend>(o.backend);
-    available = available_memory();
+    available = system_memory("MemAvailable:");
   }
   const int64_t memory = o.memory_bytes > 0 ? o.memory_bytes : available / 10 * 9;
   if (memory == 0) return Error{Error::Kind::kUnsupported, "the system does not say how much memory is available; give --memory"};
+  BATON_TRY(check_memory(o, memory, available));
 
   e->context_tokens_ = context;
   model::ModelOptions m;

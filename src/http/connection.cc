@@ -120,6 +120,7 @@ void Connection::after_feed() {
     case RequestReader::State::kEmpty: return;
     case RequestReader::State::kHead:
       if (!std::exchange(in_head_, true)) read_deadline_ = loop_.now() + limits().header_timeout;
+      if (loop_.draining()) on_drain();
       return;
     case RequestReader::State::kBody:
       if (body_began_ == kNever) {
@@ -140,7 +141,7 @@ void Connection::dispatch() {
   state_ = State::kAnswering;
   served_ = true;
   in_head_ = false;
-  body_began_ = read_deadline_ = kNever;
+  body_began_ = read_deadline_ = drain_deadline_ = kNever;
   keep_alive_ = reader_.keep_alive();
   http_1_0_ = reader_.http_1_0();
   head_only_ = reader_.head_only();
@@ -188,6 +189,8 @@ void Connection::on_tick() {
     loop_.counters.slow_readers.add();
     return close(true);
   }
+  if (now >= drain_deadline_ && state_ == State::kReading)
+    return refuse(503, "The server is ending, and the request was not complete; send it again, elsewhere.");
   if (now >= read_deadline_) {
     if (state_ == State::kReading && (in_head_ || body_began_ != kNever)) {
       loop_.counters.read_timeouts.add();
@@ -210,7 +213,11 @@ void Connection::on_tick() {
 }
 
 void Connection::on_drain() {
-  if (state_ != State::kReading || in_head_ || body_began_ != kNever) return;
+  if (state_ != State::kReading) return;
+  if (in_head_ || body_began_ != kNever) {
+    drain_deadline_ = std::min(drain_deadline_, loop_.now() + limits().drain_patience);
+    return;
+  }
   if (served_) return close();
   read_deadline_ = std::min(read_deadline_, loop_.now() + kDrainGrace);
 }

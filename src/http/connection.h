@@ -86,6 +86,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   size_t dropped_ = 0;  // bytes read while closing
   Clock::time_point body_began_ = kNever;
   Clock::time_point read_deadline_ = kNever;
+  Clock::time_point drain_deadline_ = kNever;  // for a request that is not complete
   Clock::time_point write_deadline_ = kNever;
   Clock::time_point ping_at_ = kNever;
 };

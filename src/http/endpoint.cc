@@ -8,7 +8,7 @@
 
 namespace baton::http {
 
-bool is_this_machine(std::string_view host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+bool is_this_machine(std::string_view host) { return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127."); }
 
 Result<Endpoint> Endpoint::resolve(const Url& url) {
   addrinfo hints{};
@@ -26,8 +26,19 @@ Result<Endpoint> Endpoint::resolve(const Url& url) {
   return e;
 }
 
-std::string Endpoint::authority() const {
-  return host.find(':') != std::string::npos ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+namespace {
+
+std::string authority_of(std::string_view host, uint16_t port) {
+  const bool bare_v6 = host.find(':') != std::string_view::npos && !host.starts_with('[');
+  return bare_v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+}  // namespace
+
+std::string Endpoint::authority() const { return authority_of(host, port); }
+
+std::string listening_url(bool tls, std::string_view host, uint16_t port) {
+  return fmt::format("{}://{}", tls ? "https" : "http", authority_of(host, port));
 }
 
 }  // namespace baton::http

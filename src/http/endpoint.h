@@ -15,6 +15,9 @@ namespace baton::http {
 // Whether this host, to listen at, can be reached from this machine alone.
 bool is_this_machine(std::string_view host);
 
+// Where a listener at this host is found.
+std::string listening_url(bool tls, std::string_view host, uint16_t port);
+
 // With its address looked up, so that a call need not wait for that.
 struct Endpoint {
   std::string host = {};

@@ -126,10 +126,13 @@ Status SocketListener::open() {
   if (options.tls) BATON_TRY(reload_tls());
   fit_connections(shared_.options.limits.connections);
   for (int i = 0; i < options.threads; ++i) loops_.push_back(std::make_unique<Loop>(shared_));
+  std::string_view host = options.host;
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  // To the system an empty name is all addresses, which nobody has asked for.
+  if (host.empty()) return Error{.message = "The host to listen on is empty. Give an address of this machine, 0.0.0.0 or :: for all."};
   error_code error;
   tcp::resolver resolver(loops_[0]->io);
-  const auto found =
-      resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive | tcp::resolver::numeric_service, error);
+  const auto found = resolver.resolve(host, std::to_string(options.port), tcp::resolver::passive | tcp::resolver::numeric_service, error);
   if (error || found.empty())
     return Error{.kind = Error::Kind::kNotFound,
                  .message = fmt::format("Cannot listen on host '{}': {}. Give an address of this machine, 0.0.0.0 or :: for all.",

@@ -392,6 +392,22 @@ TEST(Listener, DrainLetsOpenRequestsEnd) {
   EXPECT_TRUE(drained.get());
 }
 
+// What nobody has taken yet does not keep the process: a body or a head that stops arriving.
+TEST(Listener, DrainDoesNotWaitForRequestsThatNeverComplete) {
+  Echo server({.drain_patience = milliseconds(50)});
+  RawPeer body(server.port()), head(server.port());
+  const std::string request = post("late");
+  body.send(request.substr(0, request.size() - 1));
+  head.send(request.substr(0, 30));
+  EXPECT_TRUE(eventually([&] { return server.listener->counters().bytes_received == std::ssize(request) - 1 + 30; }));
+  auto drained = std::async([&] { return server.listener->drain(std::chrono::steady_clock::now() + std::chrono::minutes(1)); });
+  for (RawPeer* peer : {&body, &head}) {
+    EXPECT_NE(peer->read_to_end().find(" 503 "), std::string::npos);
+    peer->close();
+  }
+  EXPECT_TRUE(drained.get());
+}
+
 TEST(Listener, DrainEndsAtItsDeadlineAndStopTellsTheRest) {
   auto server = std::make_unique<Echo>();
   RawPeer peer(server->port());

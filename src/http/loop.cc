@@ -14,7 +14,7 @@ namespace {
 // Often enough for the shortest of the timeouts, and no oftener than useful.
 std::chrono::milliseconds sweep_interval(const Limits& limits) {
   const auto shortest = std::min({limits.header_timeout, limits.body_timeout, limits.idle_timeout, limits.write_timeout, limits.ping,
-                                  std::chrono::milliseconds(2000)});
+                                  limits.drain_patience, std::chrono::milliseconds(2000)});
   return std::clamp(shortest / 4, std::chrono::milliseconds(5), std::chrono::milliseconds(250));
 }
 

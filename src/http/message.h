@@ -54,6 +54,8 @@ struct Limits {
   std::chrono::milliseconds header_timeout{10'000};
   // For a body, plus a second for every 64 KiB that have come; 408.
   std::chrono::milliseconds body_timeout{60'000};
+  // For the rest of a request that has begun to arrive when the listener is drained; 503.
+  std::chrono::milliseconds drain_patience{5'000};
   // Without a request: from connecting to the first one, and between two. Longer than what load balancers keep (60 s), since the end
   // that closes first decides who sees an error.
   std::chrono::milliseconds idle_timeout{75'000};

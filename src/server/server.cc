@@ -45,17 +45,31 @@ std::string_view key_of(const http::Request& request) {
 
 }  // namespace
 
-Result<std::unique_ptr<Server>> Server::start(Service& service, const ServerOptions& options) {
-  const Settings& s = options.settings;
+Status Server::check(const Settings& s) {
   if (s.tls_certificate.empty() != s.tls_key.empty())
     return Error{Error::Kind::kInvalid, "--ssl-certfile and --ssl-keyfile belong together; give both or none"};
   if (!s.tls_client_ca.empty() && s.tls_certificate.empty())
     return Error{Error::Kind::kInvalid, "--ssl-ca-certs checks the clients of a TLS server; it needs --ssl-certfile and --ssl-keyfile"};
-  if (options.fleet != nullptr && !http::is_this_machine(s.host) && s.fleet_secret_file.empty() && s.tls_client_ca.empty())
+  const bool alone = s.role != "prefill" && s.role != "decode";
+  if (!alone && !http::is_this_machine(s.host) && s.fleet_secret_file.empty() && s.tls_client_ca.empty())
     return Error{Error::Kind::kInvalid,
                  fmt::format("a {} instance that listens on {} takes messages from other instances alone: give --fleet-secret-file, or "
                              "--ssl-ca-certs; without either it listens on this machine alone (--host 127.0.0.1)",
                              s.role, s.host)};
+  for (const std::string& origin : s.allowed_origins)
+    if (origin != "*" && origin != "null" &&
+        (origin.find("://") == std::string::npos || origin.find_first_of(" \t") != std::string::npos || origin.ends_with('/')))
+      return Error{
+          Error::Kind::kInvalid,
+          fmt::format("--allowed-origins {}: no browser has this origin; give scheme and host, such as https://example.org, or *", origin)};
+  if (!s.fleet_secret_file.empty()) BATON_TRY(http::read_secret(s.fleet_secret_file));
+  BATON_TRY(ApiKeys::load(s.api_keys, s.api_key_file));
+  return {};
+}
+
+Result<std::unique_ptr<Server>> Server::start(Service& service, const ServerOptions& options) {
+  const Settings& s = options.settings;
+  BATON_TRY(check(s));
   std::unique_ptr<Server> server(new Server(service, options));
   if (!s.fleet_secret_file.empty()) {
     BATON_ASSIGN(server->secret_, http::read_secret(s.fleet_secret_file));
@@ -116,7 +130,8 @@ void Server::cancel_all() { service_.cancel_all(); }
 Status Server::reload() {
   const Status keys = keys_->reload();
   const Status tls = options_.settings.tls_certificate.empty() ? Status() : listener_->reload_tls();
-  return keys.ok() ? tls : keys;
+  if (keys.ok() || tls.ok()) return keys.ok() ? tls : keys;
+  return Error{keys.error().kind, fmt::format("{}; and {}", keys.error().message, tls.error().message)};
 }
 
 MetricSources Server::metric_sources() const {

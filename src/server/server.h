@@ -32,6 +32,8 @@ struct ServerOptions {
 
 class Server {
  public:
+  // Settings that exclude each other, and files of keys and secrets that cannot be read. Part of start().
+  static Status check(const Settings& settings);
   // Listens when it returns. `service` outlives it.
   static Result<std::unique_ptr<Server>> start(Service& service, const ServerOptions& options);
   // Ends everything at once.

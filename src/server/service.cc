@@ -194,6 +194,7 @@ std::optional<ApiError> Service::choose_grammar(api::ChatRequest& request, Prepa
 std::optional<ApiError> Service::form(Prepared& p) const {
   if (p.grammar) {
     auto compiler = model_.grammars();
+    if (!compiler.ok() && compiler.error().kind == Error::Kind::kIo) return ApiError::overloaded(compiler.error().message);
     if (!compiler.ok()) return ApiError{.status = 501, .type = "server_error", .code = "unsupported", .message = compiler.error().message};
     const Result<text::GrammarCompiler::Compiled> compiled = (*compiler)->compile(std::move(*p.grammar)).get();
     p.grammar.reset();

@@ -287,6 +287,9 @@ struct Loader {
     // Given but empty, as from a variable that is not set: to go on would open the server to everybody.
     if (s->name == std::string_view("api-key") && split_list(value).empty())
       return invalid(fmt::format("{}: the key is empty; give one, or leave it out for a server that asks for none", where));
+    const bool text = std::holds_alternative<std::string Settings::*>(s->member) || s->repeats();
+    if (text && split_list(value).empty() && (origin != Origin::kFile || !text_of({}, *s).empty()))
+      return invalid(fmt::format("{}: is empty; give a value, or leave it out", where));
     if (opposite) {
       Settings switched;
       BATON_TRY(assign(switched, *s, value, where));
@@ -321,12 +324,14 @@ Status read_yaml(const std::string& file, Loader& loader) {
     std::string name = entry.first.Scalar();
     const std::string where = fmt::format("{}:{}: {}", file, entry.first.Mark().line + 1, name);
     std::replace(name.begin(), name.end(), '_', '-');
-    if (!names.insert(name).second) return invalid(fmt::format("{}: stands there twice; the value would be either", where));
+    const Setting* s = find_setting(name);
+    if (!names.insert(s != nullptr ? std::string(s->name) : name).second)
+      return invalid(fmt::format("{}: stands there twice{}; the value would be either", where,
+                                 s != nullptr && s->name != name ? fmt::format(", once as {}", s->name) : ""));
     const YAML::Node& value = entry.second;
     if (value.IsScalar()) {
       BATON_TRY(loader.take(name, value.Scalar(), Origin::kFile, where));
     } else if (value.IsSequence()) {
-      const Setting* s = find_setting(name);
       if (s != nullptr && !s->repeats()) return invalid(fmt::format("{}: one value is expected, not a list", where));
       if (value.size() == 0) BATON_TRY(loader.take(name, "", Origin::kFile, where));
       for (const auto& item : value) {

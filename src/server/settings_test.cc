@@ -47,6 +47,25 @@ TEST(Settings, AnEmptyKeyIsNoOpenServer) {
   }
 }
 
+// From a variable that is not set, say: nothing is taken for "none" that would serve other than was meant.
+TEST(Settings, NothingIsGivenEmpty) {
+  for (const Setting& s : all_settings()) {
+    for (const bool flag : {true, false}) {
+      SettingSources sources;
+      if (flag) sources.flags = {{std::string(s.name), ""}};
+      sources.environment = [&](const std::string& name) -> std::optional<std::string> {
+        return !flag && name == environment_name(s) ? std::optional<std::string>("") : std::nullopt;
+      };
+      const auto loaded = load_settings(sources);
+      ASSERT_FALSE(loaded.ok()) << s.name;
+      EXPECT_NE(loaded.error().message.find(flag ? std::string(s.name) : environment_name(s)), std::string::npos) << loaded.error().message;
+    }
+  }
+  SettingSources sources;
+  sources.file = file_with("host: ''\n");
+  EXPECT_FALSE(load_settings(sources).ok());
+}
+
 TEST(Settings, WhatIsDumpedIsReadAgain) {
   SettingSources sources;
   sources.flags = {{"model", "a \"b\"\\c"}, {"allowed-origins", "x,y"}, {"no-log-requests", "true"}, {"snapshots", "-1"}};
@@ -69,6 +88,7 @@ TEST(Settings, WhatIsWrongIsNamedWithItsPlace) {
       {"port: [1, 2]\n", "one value is expected"},
       {"port:\n", "a value is missing"},
       {"port: 1\nmax_num_seqs: 3\nmax-num-seqs: 4\n", ":3: max-num-seqs: stands there twice"},
+      {"max-model-len: 256\ncontext-length: 128\n", ":2: context-length: stands there twice, once as max-model-len"},
       {"strict-requests: perhaps\n", "neither true nor false"},
       {"- a\n", "name: value"},
       {"a: [\n", "baton-settings-test.yaml:"},

@@ -217,6 +217,30 @@ class Operation(harness.PatientTest):
             with self.assertRaisesRegex(RuntimeError, message):
                 self.start(*flags)
 
+    def test_what_serve_refuses_config_check_refuses(self):
+        one = [harness.BATON, "config", "check", "--model", harness.MODEL]
+        self.assertEqual(subprocess.run(one, capture_output=True, timeout=60).returncode, 0)
+        nowhere = os.path.join(harness.MODEL, "nowhere")
+        wrong = (["--model", nowhere], ["--chat-template", nowhere], ["--api-key-file", nowhere], ["--tokenizer", nowhere],
+                 ["--speculative-algorithm", "DFLASH"], ["--speculative-num-steps", "3"], ["--speculative-adaptive"],
+                 ["--speculative-algorithm", "NEXTN"], ["--ssl-certfile", nowhere], ["--allowed-origins", "page of mine"], ["--host", ""],
+                 ["--role", "decode", "--host", "0.0.0.0"], ["--prefill", "http://127.0.0.1:1"])
+        for flags in wrong:
+            said = []
+            for command in (["config", "check"], ["serve", "--port", "0"]):
+                model = [] if flags[0] == "--model" else ["--model", harness.MODEL]
+                done = subprocess.run([harness.BATON, *command, *model, *flags], capture_output=True, text=True, timeout=60)
+                self.assertEqual(done.returncode, 1, (command, flags, done.stderr))
+                said.append(done.stderr.splitlines()[-1])
+            self.assertEqual(*said)
+
+    def test_memory_that_no_machine_has_is_refused(self):
+        for flags in (["--memory", str(1 << 60)], ["--host-memory", str(1 << 60)]):
+            done = subprocess.run([harness.BATON, "serve", "--model", harness.MODEL, "--port", "0", *flags], capture_output=True, text=True,
+                                  timeout=60)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{flags[0]} {flags[1]} is more than", done.stderr)
+
     @unittest.skipUnless(shutil.which("openssl"), "the program openssl, which makes a certificate, is not installed")
     def test_tls(self):
         certificate, key = (os.path.join(harness.MODEL, name) for name in ("certificate.pem", "key.pem"))

@@ -147,7 +147,12 @@ Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::start(GrammarVocabular
   state->options = std::move(options);
   std::unique_ptr<GrammarCompiler> compiler(new GrammarCompiler(std::move(state)));
   State* shared = compiler->state_.get();
-  for (int i = 0; i < shared->options.workers; ++i) shared->threads.emplace_back(kCompileStackBytes, [shared] { shared->run(); });
+  for (int i = 0; i < shared->options.workers; ++i) {
+    Result<StackThread> thread = StackThread::start(kCompileStackBytes, [shared] { shared->run(); });
+    if (!thread.ok() && i == 0) return thread.error();
+    if (!thread.ok()) break;  // those that there are do
+    shared->threads.push_back(std::move(*thread));
+  }
   return compiler;
 }
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "base/check.h"
+#include "base/result.h"
 
 namespace baton::text {
 
@@ -17,7 +17,9 @@ inline constexpr size_t kCompileStackBytes = size_t{16} << 20;
 // Joins when destroyed.
 class StackThread {
  public:
-  StackThread(size_t stack_bytes, std::function<void()> work) : work_(std::make_unique<std::function<void()>>(std::move(work))) {
+  // kIo: the system gives no thread, or not this much address space for its stack.
+  static Result<StackThread> start(size_t stack_bytes, std::function<void()> work) {
+    StackThread thread(std::make_unique<std::function<void()>>(std::move(work)));
     pthread_attr_t attributes;
     ::pthread_attr_init(&attributes);
     ::pthread_attr_setstacksize(&attributes, stack_bytes);
@@ -25,8 +27,11 @@ class StackThread {
       (*static_cast<std::function<void()>*>(function))();
       return nullptr;
     };
-    BATON_CHECK_MSG(::pthread_create(&thread_, &attributes, run, work_.get()) == 0, "a thread cannot be started");
+    const int error = ::pthread_create(&thread.thread_, &attributes, run, thread.work_.get());
     ::pthread_attr_destroy(&attributes);
+    if (error == 0) return thread;
+    thread.work_.reset();
+    return Error{Error::Kind::kIo, "a thread that compiles grammars cannot be started: a limit of the system is reached"};
   }
   StackThread(StackThread&& other) noexcept = default;
   StackThread& operator=(StackThread&&) = delete;
@@ -35,7 +40,9 @@ class StackThread {
   }
 
  private:
-  std::unique_ptr<std::function<void()>> work_;  // null once moved from
+  explicit StackThread(std::unique_ptr<std::function<void()>> work) : work_(std::move(work)) {}
+
+  std::unique_ptr<std::function<void()>> work_;  // null where there is no thread
   pthread_t thread_{};
 };
 

@@ -207,7 +207,7 @@ int run_grammar_worker() {
   ::setpriority(PRIO_PROCESS, 0, 10);
   int code = 1;
   {
-    StackThread thread(kTrialStackBytes, [&code] { code = serve(); });
+    const Result<StackThread> thread = StackThread::start(kTrialStackBytes, [&code] { code = serve(); });
   }
   return code;
 }
