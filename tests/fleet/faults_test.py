@@ -23,7 +23,7 @@ WRITTEN = 'baton_transfer_parts_total{what="written"}'
 
 
 class Faults(instances.ApartTest):
-    flags = (*instances.ApartTest.flags[:-1], f"--transfer-backend={instances.BACKENDS[-1]}")
+    flags = (*instances.ApartTest.flags[:-1], f"--transfer-backend={instances.BACKENDS[0]}")
 
     @classmethod
     def setUpClass(cls):
