@@ -13,7 +13,7 @@
 #     rank      one of four ranks' share of the whole depth (72 of 288 experts), no communication: 32 requests x 8 rows x 64K, 8,192 rows
 #               of a prompt behind 56K
 #     memcheck  compute-sanitizer over every op
-# Writes into OUT_FOLDER: summary.txt, checks.log, times.log, results.json (what the benches measured, one object a step). The summary is
+# Writes into OUT_FOLDER: summary.txt, checks.log, times.log, results.jsonl (what the benches measured, a line a step, for `baton plan --measured`). The summary is
 # printed. Exit 1 if a step fails or could not run, or without a device; 2 on wrong usage.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -60,7 +60,7 @@ for p in gpu_ops gpu_parity golden_check moe_harness baton; do
 done
 wants() { [[ " ${stages[*]} " == *" $1 "* ]]; }
 
-# bench NAME LIMIT ARGUMENTS...: baton bench with a result in results.json
+# bench NAME LIMIT ARGUMENTS...: baton bench with a result in results.jsonl
 bench() {
   alone "$1" "$2" "$programs/baton" bench "${@:3}" --device cuda --json "$logs/json.$1"
 }
@@ -117,17 +117,10 @@ say "end"
 gather check checks.log
 gather time times.log
 {
-  separator='['
   for f in "$logs"/json.*; do
-    [[ -e $f ]] || continue
-    printf '%s{"step":"%s","result":' "$separator" "${f##*/json.}"
-    cat "$f"
-    printf '}\n'
-    separator=','
+    [[ -e $f ]] && printf '{"step":"%s","result":%s}\n' "${f##*/json.}" "$(cat "$f")"
   done
-  [[ $separator == '[' ]] && printf '['
-  printf ']\n'
-} >"$out/results.json"
+} >"$out/results.jsonl"
 cat "$out/times.log" "$out/summary.txt"
 rm -rf "$logs"
 exit "$failed"

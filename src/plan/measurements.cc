@@ -35,7 +35,7 @@ void keep_best(Shares& shares, std::string_view op, double us, double floor_us) 
 struct Name {
   std::string_view op, decode, prefill;
 };
-constexpr std::array<Name, 22> kNames{{{"kda", "kda_decode", "kda_chunk"},
+constexpr std::array<Name, 23> kNames{{{"kda", "kda_decode", "kda_chunk"},
                                        {"kda_fold", "kda_decode", ""},
                                        {"mla_attend", "mla_attend", "mla_prefill"},
                                        {"mla_attend_expanded", "", "mla_prefill"},
@@ -44,6 +44,7 @@ constexpr std::array<Name, 22> kNames{{{"kda", "kda_decode", "kda_chunk"},
                                        {"mhc_expand", "mhc_mix", "mhc_mix"},
                                        {"mhc_final", "mhc_mix", "mhc_mix"},
                                        {"moe_route", "route", "route"},
+                                       {"moe_experts", "moe_decode", "moe_prefill"},
                                        {"moe_gate_up", "moe_decode", "moe_prefill"},
                                        {"moe_down", "moe_decode", "moe_prefill"},
                                        {"moe_combine", "moe_rows", "moe_rows"},
@@ -82,14 +83,19 @@ void take_point(const json::object& point, bool prefill, Shares& shares) {
   for (const auto& [op, sum] : sums) keep_best(shares, op, sum.us, sum.floor_us);
 }
 
-Result<Shares> of_bench(const json::object& bench, const std::string& where) {
-  Shares shares;
+Status take_bench(const json::object& bench, const std::string& where, Shares& shares) {
   const std::string_view kind = text_of(bench, "kind");
   const json::value* points = bench.if_contains("points");
   if ((kind != "decode" && kind != "prefill") || points == nullptr || !points->is_array())
     return Error{Error::Kind::kInvalid, where + " is not what bench cycle or bench prefill --json writes: it lacks \"kind\" or \"points\""};
   for (const json::value& point : points->get_array())
     if (point.is_object()) take_point(point.get_object(), kind == "prefill", shares);
+  return {};
+}
+
+Result<Shares> of_bench(const json::object& bench, const std::string& where) {
+  Shares shares;
+  BATON_TRY(take_bench(bench, where, shares));
   if (shares.empty())
     return Error{Error::Kind::kInvalid, where + " holds no op with a floor; measure with --gpu and without --op-rounds 0"};
   return shares;
@@ -109,6 +115,10 @@ Result<Shares> of_lines(std::string_view text, const std::string& where) {
     if (error) return Error{Error::Kind::kInvalid, fmt::format("{}: line {} is not JSON: {}", where, number, error.message())};
     if (!value.is_object()) continue;
     const json::object& o = value.get_object();
+    if (const json::value* bench = o.if_contains("result"); bench != nullptr && bench->is_object()) {
+      BATON_TRY(take_bench(bench->get_object(), fmt::format("{}: line {}", where, number), shares));
+      continue;
+    }
     const std::string_view op = text_of(o, "op");
     const double us = number_of(o, "us"), floor = number_of(o, "floor_us");
     if (op.empty() || !(us > 0) || !(floor > 0)) continue;

@@ -198,6 +198,16 @@ TEST(Measurements, BenchesOfCyclesAreRead) {
       parse_measurements(R"({"kind": "prefill", "points": [{"ops": [{"op": "kda", "us": 4, "floor_us": 1}]}]})", "chunk.json");
   ASSERT_TRUE(prefill.ok()) << prefill.error().message;
   EXPECT_DOUBLE_EQ(prefill->at("kda_chunk"), 0.25);
+  const auto stay = parse_measurements(
+      "{\"step\":\"a\",\"result\":{\"kind\":\"decode\",\"points\":[{\"ops\":[{\"op\":\"kda\",\"us\":4,\"floor_us\":1}]}]}}\n"
+      "{\"step\":\"b\",\"result\":{\"kind\":\"prefill\",\"points\":[{\"ops\":[{\"op\":\"kda\",\"us\":4,\"floor_us\":2}]}]}}\n",
+      "results.jsonl");
+  ASSERT_TRUE(stay.ok()) << stay.error().message;
+  EXPECT_DOUBLE_EQ(stay->at("kda_decode"), 0.25);
+  EXPECT_DOUBLE_EQ(stay->at("kda_chunk"), 0.5);
+  const auto third = parse_measurements("banner\n\n{\"step\":\"a\",\"result\":{}}\n", "results.jsonl");
+  ASSERT_FALSE(third.ok());
+  EXPECT_NE(third.error().message.find("results.jsonl: line 3"), std::string::npos) << third.error().message;
   for (const char* bad : {R"({"points": []})", R"({"kind": "decode", "points": 3})", R"({"kind": "decode", "points": []})",
                           R"({"kind": "decode", "points": [{"ops": [{"op": "kda", "us": 4}]}]})"}) {
     const auto wrong = parse_measurements(bad, "cycle.json");
