@@ -137,6 +137,14 @@ Result<const Ffi*> Ffi::load(const fs::path& folder) {
   return loaded.get();
 }
 
+std::string_view without_check(std::string_view message) {
+  constexpr std::string_view kBegin = "Check failed: ", kEnd = " is false: ";
+  const size_t begin = message.find(kBegin), end = message.find(kEnd, std::min(begin, message.size()));
+  if (begin == std::string_view::npos) return message;
+  if (end == std::string_view::npos || end + kEnd.size() == message.size()) return "the grammar library cannot deal with this grammar";
+  return message.substr(end + kEnd.size());
+}
+
 Result<FfiMethod> Ffi::method(std::string_view type, std::string_view name) const {
   const std::string key = fmt::format("xgrammar.tvm_ffi_binding.{}", type);
   const tvm_ffi::ByteArray key_array = array_of(key);
@@ -181,7 +189,7 @@ Result<FfiValue> Ffi::call(FfiMethod method, tvm_ffi::Any* arguments, size_t cou
   const auto& error = content_of<tvm_ffi::ErrorContent>(raised);
   std::string message(view_of(error.message));
   functions_.object_dec_ref(raised);
-  return Error{Error::Kind::kInvalid, std::move(message)};
+  return Error{Error::Kind::kInvalid, std::string(without_check(message))};
 }
 
 FfiValue Ffi::string(std::string_view text) const {

@@ -43,6 +43,9 @@ class FfiValue {
   int (*release_)(void*) = nullptr;
 };
 
+// What a message of the library says, without the condition in its code that was found false.
+std::string_view without_check(std::string_view message);
+
 // A method, looked up once.
 using FfiMethod = void*;
 

@@ -102,7 +102,9 @@ Status check_grammar_spec(const GrammarSpec& spec, const GrammarLimits& limits) 
   if (spec.text.find('\0') != std::string::npos) return Error{Error::Kind::kInvalid, fmt::format("{} has a zero byte in it", what)};
   if (spec.kind == GrammarSpec::Kind::kRegex || spec.kind == GrammarSpec::Kind::kEbnf) return check_nesting(spec.text, what);
   BATON_ASSIGN(const json::value value, parse(spec.text, what));
-  return spec.kind == GrammarSpec::Kind::kJsonSchema ? check_whole(value, what) : check_tag(value, what);
+  if (spec.kind == GrammarSpec::Kind::kJsonSchema) return check_whole(value, what);
+  if (!value.is_object()) return Error{Error::Kind::kInvalid, fmt::format("{} is not an object", what)};
+  return check_tag(value, what);
 }
 
 }  // namespace baton::text

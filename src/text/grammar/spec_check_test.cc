@@ -74,6 +74,24 @@ TEST(SpecCheck, NamesWhatIsWrong) {
   expect(std::string(300000, ' '), "300000 bytes");
 }
 
+TEST(SpecCheck, AStructuralTagIsAnObject) {
+  for (const char* tag : {"1", "[]", "null", "true", "\"a\"", "1.5"}) {
+    const Status status = check_grammar_spec({Kind::kStructuralTag, tag}, {});
+    ASSERT_FALSE(status.ok()) << tag;
+    EXPECT_EQ(status.error().message, "the structural tag is not an object");
+  }
+}
+
+TEST(Ffi, MessagesAreWithoutTheLibrarysCode) {
+  EXPECT_EQ(without_check("Check failed: (std::holds_alternative<Grammar>(result)) is false: Format must be an object"),
+            "Format must be an object");
+  EXPECT_EQ(without_check("Check failed: (a) is false: b is false: c"), "b is false: c");
+  for (const char* bare : {"Check failed: (a < b)", "Check failed: (a < b) is false: ", "x.cc:3: Check failed: (a)"})
+    EXPECT_EQ(without_check(bare), "the grammar library cannot deal with this grammar");
+  for (const char* other : {"", "Regex parsing error at position 2: The parenthesis is not closed.", "the pattern is false: x"})
+    EXPECT_EQ(without_check(other), other);
+}
+
 TEST(SpecCheck, TakesNoTimeWhateverTheSchema) {
   // Chains of references, forwards and backwards.
   for (const bool backwards : {false, true}) {

@@ -308,6 +308,7 @@ TEST(Json, IsReadExactlyOrRefused) {
   EXPECT_EQ(shown("\"\xFF\""), "error");
   EXPECT_EQ(shown(std::string(200, '[') + std::string(200, ']')), "error");
   EXPECT_EQ(shown(std::string(40'000, '1')), "error");
+  for (const char* infinite : {"1e400", "-1e400", "[1e309]", R"({"a": {"b": 1.0e999}})"}) EXPECT_EQ(shown(infinite), "error") << infinite;
   EXPECT_EQ(shown("1 2"), "error");
   EXPECT_EQ(shown(""), "error");
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <boost/json/basic_parser_impl.hpp>
+#include <cmath>
 
 #include "text/template/limits.h"
 #include "text/template/number.h"
@@ -31,6 +32,7 @@ class Handler {
   explicit Handler(bool untrusted) : untrusted_(untrusted) {}
   Value take() { return std::move(result_); }
   bool number_too_long() const { return number_too_long_; }
+  bool number_too_large() const { return number_too_large_; }
 
   bool on_document_begin(json::error_code&) { return true; }
   bool on_document_end(json::error_code&) { return true; }
@@ -68,7 +70,12 @@ class Handler {
   bool on_double(double d, json::string_view last, json::error_code& error) {
     keep(last);
     const std::string digits = std::exchange(parts_, {});
-    if (digits.find_first_of(".eE") != std::string::npos) return add(Value::real(parse_float(digits).value_or(d), untrusted_));
+    if (digits.find_first_of(".eE") != std::string::npos) {
+      const double exact = parse_float(digits).value_or(d);
+      number_too_large_ = !std::isfinite(exact);
+      if (number_too_large_) error = json::error::not_number;
+      return !number_too_large_ && add(Value::real(exact, untrusted_));
+    }
     const auto i = parse_integer(digits, 10);
     if (!i) {
       number_too_long_ = true;
@@ -116,6 +123,7 @@ class Handler {
   std::vector<Open> open_;
   std::string parts_;
   bool number_too_long_ = false;
+  bool number_too_large_ = false;  // JSON has no infinity to show it as
 };
 
 }  // namespace
@@ -151,7 +159,9 @@ Result<Value> parse_json(std::string_view text, bool untrusted, const std::strin
   const size_t read = parser.write_some(false, text.data(), text.size(), error);
   if (!error && read < text.size()) error = json::error::extra_data;
   if (error) {
-    const std::string why = parser.handler().number_too_long() ? "a number has too many digits" : error.message();
+    const std::string why = parser.handler().number_too_long()    ? "a number has too many digits"
+                            : parser.handler().number_too_large() ? "a number is larger than any float"
+                                                                  : error.message();
     return Error{Error::Kind::kInvalid, fmt::format("{}: not valid JSON at byte {}: {}", where, read, why)};
   }
   return parser.handler().take();
