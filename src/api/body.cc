@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <boost/json/parse.hpp>
+#include <boost/json/stream_parser.hpp>
+#include <cmath>
+#include <optional>
 
 #include "text/parse/json_check.h"
 
@@ -78,6 +81,33 @@ std::string twice(std::vector<std::string_view> keys) {
   return at == keys.end() ? "a field" : std::string(at->substr(0, kMostShown));
 }
 
+// Where a number is that no double holds, which the parser reads as infinite: "metadata.a[3]".
+std::optional<std::string> infinite_number(const json::value& value) {
+  if (value.is_double() && !std::isfinite(value.get_double())) return "";
+  std::optional<std::string> found;
+  if (value.is_array()) {
+    const json::array& items = value.get_array();
+    for (size_t i = 0; i < items.size() && !found; ++i)
+      if ((found = infinite_number(items[i]))) found = fmt::format("[{}]{}", i, *found);
+  } else if (value.is_object()) {
+    for (const auto& member : value.get_object()) {
+      if (!(found = infinite_number(member.value()))) continue;
+      constexpr size_t kMostShown = 100;
+      return fmt::format(".{}{}", std::string_view(member.key()).substr(0, kMostShown), *found);
+    }
+  }
+  return found;
+}
+
+ApiError no_json(std::string_view text, const json::parse_options& options, const json::error_code& error) {
+  // Again, by a parser that says how far it came.
+  json::error_code same;
+  json::stream_parser parser({}, options);
+  const size_t at = std::min(parser.write_some(text, same), text.size());
+  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+  return ApiError::invalid(fmt::format("The body is no JSON: {} at byte {}, in line {}.", error.message(), at, line), "invalid_json");
+}
+
 }  // namespace
 
 ApiResult<Body> Body::parse(std::string_view text, const ParseLimits& limits) {
@@ -96,10 +126,11 @@ ApiResult<Body> Body::parse(std::string_view text, const ParseLimits& limits) {
   body.store_->root = json::parse(text, error, {}, options);
   if (error == json::error::too_deep)
     return ApiError::invalid(fmt::format("The body is nested deeper than {} levels, the most that is taken.", limits.depth));
-  if (error) return ApiError::invalid(fmt::format("The body is no JSON: {}.", error.message()), "invalid_json");
+  if (error) return no_json(text, options, error);
   if (!body.store_->root.is_object()) return ApiError::invalid("The body is JSON, but no object: {...} is needed.", "invalid_json");
 
   Members raw = members_of(text);
+  if (const auto path = infinite_number(body.store_->root)) return ApiError::field(path->substr(1), "is a number larger than any float");
   const json::object& object = body.store_->root.get_object();
   if (raw.values.size() > limits.fields)
     return ApiError::invalid(fmt::format("The body has {} fields; {} are the most that is taken.", raw.values.size(), limits.fields));

@@ -141,11 +141,7 @@ constexpr Field kFields[] = {
     {.name = "continue_final_message",
      .type = "boolean",
      .what = "the answer continues the last message",
-     .read =
-         [](FieldReader& in, Request& out) {
-           in.into(chat(out).prompt.continue_final_message);
-           if (chat(out).prompt.continue_final_message) chat(out).prompt.add_generation_prompt = false;
-         }},
+     .read = [](FieldReader& in, Request& out) { in.into(chat(out).prompt.continue_final_message); }},
     without_effect("verbosity", "the model knows no such setting"),
     refused("include_reasoning", "reasoning is always shown, in its own field", "true"),
     refused("separate_reasoning", "reasoning is always shown in its own field", "true"),

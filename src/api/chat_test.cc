@@ -85,7 +85,7 @@ TEST(Chat, EveryFieldIsChecked) {
     const char* message;
   } kCases[] = {
       {R"("temperature":-1)", "temperature: is -1; it must be a number from 0 to 100"},
-      {R"("temperature":1e999)", "temperature: is inf; it must be a number from 0 to 100"},
+      {R"("temperature":1e999)", "temperature: is a number larger than any float"},
       {R"("temperature":1e308)", "temperature: is 1e+308; it must be a number from 0 to 100"},
       {R"("temperature":NaN)", "The body is no JSON: "},
       {R"("temperature":true)", "temperature: is true; it must be a number from 0 to 100"},
@@ -99,11 +99,13 @@ TEST(Chat, EveryFieldIsChecked) {
       {R"("seed":1.5)", "seed: is 1.5; it must be a whole number"},
       {R"("seed":99999999999999999999)", "seed: is 1e+20"},
       {R"("seed":true)", "seed: is true"},
-      {R"("n":0)", "n: is 0; it must be a whole number from 1 to 128"},
-      {R"("n":129)", "n: is 129"},
+      {R"("n":0)", "n: is 0; it must be a whole number from 1"},
+      {R"("n":129)", "n: is 129; 128 are the most"},
       {R"("n":true)", "n: is true"},
       {R"("max_tokens":0)", "max_tokens: is 0"},
       {R"("max_completion_tokens":1e18)", "max_completion_tokens: is 1e+18"},
+      {R"("metadata":{"a":[1,{"b":-1e400}]})", "metadata.a[1].b: is a number larger than any float"},
+      {R"("nobody_knows":1e400)", "nobody_knows: is a number larger than any float"},
       {R"("min_tokens":5,"max_tokens":4)", "min_tokens: is 5, which is more than max_tokens, 4"},
       {R"("logprobs":1)", "logprobs: is 1; it must be true or false"},
       {R"("logprobs":true,"top_logprobs":21)", "top_logprobs: is 21; it must be a whole number from 0 to 20"},
@@ -151,7 +153,7 @@ TEST(Chat, EveryFieldIsChecked) {
       {R"("thinking_token_budget":-2)", "thinking_token_budget: is -2"},
       {R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs.messages: is not a variable that can be set"},
       {R"("chat_template":"x")", "chat_template: the template is the server's"},
-      {R"("add_generation_prompt":true,"continue_final_message":true)", "taken"},  // the later field says what is meant
+      {R"("add_generation_prompt":true,"continue_final_message":true)", "continue_final_message: excludes add_generation_prompt"},
       {R"("continue_final_message":true,"add_generation_prompt":true)", "continue_final_message: excludes add_generation_prompt"},
       {R"("temperature":1,"temperature":0)", "The body has \"temperature\" twice"},
       {R"("temperature":1,"temper\u0061ture":0)", "The body has a field twice"},
@@ -190,6 +192,10 @@ TEST(Chat, Messages) {
        "messages[0].content[1].type: parts of the type 'image_url' are not supported"},
       {R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"["}}]}])",
        "messages[0].tool_calls[0].function.arguments: must be a string that holds a JSON object"},
+      {R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"a\":1e400}"}}]}])",
+       "messages[0].tool_calls[0].function.arguments: must be a string that holds a JSON object"},
+      {R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{"a":1e400}}}]}])",
+       "messages[0].tool_calls[0].function.arguments.a: is a number larger than any float"},
       {R"([{"role":"assistant","tool_calls":[{"type":"x"}]}])", "messages[0].tool_calls[0].type: must be 'function'"},
       {R"([{"role":"assistant","tool_calls":[{"function":{}}]}])", "messages[0].tool_calls[0].function.name: must be a string"},
       {R"([{"role":"assistant","reasoning":5}])", "messages[0].reasoning: must be a string"},
@@ -232,6 +238,13 @@ TEST(Chat, UnknownFieldsAreListedOrRefused) {
   const auto r = parsed(more);
   ASSERT_TRUE(r.ok()) << r.error().message;
   EXPECT_EQ(r->ignored_fields, (std::vector<std::string>{"frobnicate", "stream_options.x?y"}));
+  std::string many = "\"temperature\":1";
+  for (int i = 0; i < 100; ++i) many += fmt::format(",\"unknown{}\":1", i);
+  const auto cut = parsed(many);
+  ASSERT_TRUE(cut.ok()) << cut.error().message;
+  ASSERT_EQ(cut->ignored_fields.size(), 65U);
+  EXPECT_EQ(cut->ignored_fields[63], "unknown63");
+  EXPECT_EQ(cut->ignored_fields.back(), "...") << "there were more";
   EXPECT_EQ(refusal_of_field(more, {.strict = true}),
             "frobnicate: is no field that this endpoint knows, and unknown fields are refused here");
 }

@@ -33,7 +33,10 @@ constexpr Field kFields[] = {
      .what = "text, a list of token ids, or a list of such; 256 prompts at most. Special tokens in the text count as such",
      .required = true,
      .read = [](FieldReader& in, Request& out) { read_prompts(in, completion(out).prompts); }},
-    {.name = "max_tokens", .type = "integer", .what = "16 if not given; 0 with `echo`: the prompt alone", .read = read_max_tokens},
+    {.name = "max_tokens",
+     .type = "integer",
+     .what = "16 if not given; 0 with `echo`, the prompt alone, is not there yet",
+     .read = read_max_tokens},
     {.name = "echo",
      .type = "boolean",
      .what = "the text begins with the prompt, and `logprobs` with the prompt's",
@@ -53,6 +56,9 @@ constexpr Field kFields[] = {
      .read = read_response_format},
     refused("suffix", "the model does not fill in the middle", "\"\""),
     refused("prompt_embeds", "embeddings are not taken"),
+    kNoThinkingTokenBudget,
+    kNoThinkingBudget,
+    kNoReasoningBudget,
 };
 
 }  // namespace

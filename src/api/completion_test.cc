@@ -60,17 +60,32 @@ TEST(Completion, Fields) {
   EXPECT_EQ(refusal(R"({"prompt":"a","max_tokens":0})"), "max_tokens: is 0, which is only of use with `echo`");
   EXPECT_EQ(refusal(R"({"prompt":"a","max_tokens":0,"echo":true})"), "taken");
   EXPECT_EQ(refusal(R"({"prompt":"a","suffix":"b"})"), "suffix: the model does not fill in the middle");
-  std::string many;
-  for (int i = 0; i < 128; ++i) many += R"("a",)";
-  EXPECT_EQ(refusal(R"({"prompt":["a","b"],"n":65})"), "n: is 65 for 2 prompts; 128 choices are the most");
-  EXPECT_EQ(refusal(R"({"prompt":[)" + many + R"("a"]})"), "prompt: has 129 prompts; 128 are the most");
   EXPECT_EQ(refusal(R"({"prompt":"a","seed":1,"sampling_seed":2})"),
             "sampling_seed: says otherwise than `seed`, which means the same; give one of them");
-  EXPECT_EQ(refusal(R"({"prompt":"a","thinking_budget":1,"reasoning_budget":2})"),
-            "thinking_budget: says otherwise than `reasoning_budget`, which means the same; give one of them");
   EXPECT_EQ(refusal(R"({"prompt":"a","seed":1,"sampling_seed":1,"min_tokens":null,"min_new_tokens":3})"), "taken");
   EXPECT_EQ(refusal(R"({"prompt":"a","logprobs":true})"), "logprobs: is true; it must be a whole number from 0 to 20");
   EXPECT_EQ(refusal(R"({"prompt":"a","min_tokens":40})"), "taken");
+}
+
+// Prompts, choices of each, and all choices: each has a bound of its own, which is reached whatever the others are.
+TEST(Completion, BoundsOfPromptsAndChoices) {
+  const auto body = [](size_t prompts, int n) {
+    std::string list;
+    for (size_t i = 0; i < prompts; ++i) list += i > 0 ? R"(,"a")" : R"("a")";
+    return fmt::format(R"({{"prompt":[{}],"n":{}}})", list, n);
+  };
+  for (const int32_t choices : {1, 16, 128, 300}) {
+    const ParseLimits limits{.choices = choices};
+    const int most_each = std::min(choices, limits.all_choices / 2);
+    EXPECT_EQ(refusal(body(limits.prompts, 1), limits), "taken");
+    EXPECT_EQ(refusal(body(limits.prompts + 1, 1), limits), "prompt: has 257 elements; 256 are the most");
+    EXPECT_EQ(refusal(body(1, choices), limits), "taken");
+    EXPECT_EQ(refusal(body(2, most_each), limits), "taken");
+    EXPECT_EQ(refusal(body(1, choices + 1), limits),
+              fmt::format("n: is {}; {} are the most that this server takes (--max-choices)", choices + 1, choices));
+  }
+  EXPECT_EQ(refusal(body(3, 86)), "n: is 86 for 3 prompts; 256 choices are the most");
+  EXPECT_EQ(refusal(body(1, 0)), "n: is 0; it must be a whole number from 1 to 2147483647");
 }
 
 TEST(Completion, Logprobs) {

@@ -299,6 +299,10 @@ void set_option(ChatRequest& out, std::string_view name, ChatValue value) {
 void check_conversation(Reading& reading, ChatRequest& r) {
   check_whole(reading, r);
   if (reading.error) return;
+  // Who asks for both is told so below.
+  if (r.prompt.continue_final_message &&
+      std::find(reading.taken.begin(), reading.taken.end(), "add_generation_prompt") == reading.taken.end())
+    r.prompt.add_generation_prompt = false;
   using Choice = Tools::Choice;
   const auto wrong = [&](std::string_view what) { reading.error = ApiError::field("tool_choice", what); };
   if (r.tools.choice == Choice::kRequired && r.tools.empty()) return wrong("is 'required', but there are no tools");

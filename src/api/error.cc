@@ -31,9 +31,13 @@ ApiError ApiError::model_not_found(std::string_view model) {
           .message = fmt::format("The model '{}' is not served here; GET /v1/models lists those that are.", model)};
 }
 
-ApiError ApiError::not_found(std::string message) { return {.status = 404, .type = "not_found_error", .message = std::move(message)}; }
+ApiError ApiError::not_found(std::string message) {
+  return {.status = 404, .type = "not_found_error", .code = "not_found", .message = std::move(message)};
+}
 
-ApiError ApiError::method_not_allowed(std::string message) { return {.status = 405, .message = std::move(message)}; }
+ApiError ApiError::method_not_allowed(std::string message) {
+  return {.status = 405, .code = "method_not_allowed", .message = std::move(message)};
+}
 
 ApiError ApiError::timeout(std::string message) {
   return {.status = 408, .type = "timeout_error", .code = "timeout", .message = std::move(message)};
@@ -53,15 +57,31 @@ ApiError ApiError::internal(std::string message) {
   return {.status = 500, .type = "server_error", .code = "internal_error", .message = std::move(message)};
 }
 
+ApiError ApiError::of_http(int status, std::string message) {
+  if (status == 408) return timeout(std::move(message));
+  if (status == 413) return too_large(std::move(message));
+  if (status == 503) return overloaded(std::move(message));
+  return {.status = status,
+          .type = status >= 500 ? "server_error" : "invalid_request_error",
+          .code = status == 431   ? "request_header_fields_too_large"
+                  : status == 501 ? "not_implemented"
+                  : status == 505 ? "http_version_not_supported"
+                                  : "bad_http",
+          .message = std::move(message)};
+}
+
 ApiError ApiError::of(const Error& error, std::string param) {
-  switch (error.kind) {
-    case Error::Kind::kIo: return overloaded(error.message);
-    case Error::Kind::kUnsupported: return {.code = "unsupported", .param = std::move(param), .message = error.message};
-    case Error::Kind::kNotFound:
-    case Error::Kind::kInvalid:
-    case Error::Kind::kExhausted: break;
-  }
-  return {.param = std::move(param), .message = error.message};
+  if (error.kind == Error::Kind::kIo) return overloaded(error.message);
+  ApiError e = param.empty() ? invalid(error.message) : field(std::move(param), error.message);
+  if (error.kind == Error::Kind::kUnsupported) e.code = "unsupported";
+  return e;
+}
+
+Dialect dialect_of(std::string_view path) {
+  constexpr std::string_view kMessages = "/v1/messages";
+  path = path.substr(0, path.find('?'));
+  if (path == kMessages || (path.starts_with(kMessages) && path[kMessages.size()] == '/')) return Dialect::kAnthropic;
+  return path == "/generate" ? Dialect::kNative : Dialect::kOpenAi;
 }
 
 std::string_view anthropic_type(int status) {

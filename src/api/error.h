@@ -35,12 +35,16 @@ struct ApiError {
   static ApiError slow_down(std::string message);                  // 429: the client's share is used up; later
   static ApiError overloaded(std::string message);                 // 503: the server is full, or ends; later, or elsewhere
   static ApiError internal(std::string message);                   // 500
+  static ApiError of_http(int status, std::string message);        // what is no whole request, or one that HTTP itself refuses
   static ApiError of(const Error& error, std::string param = {});  // of the rooms below: what the client can change is 400
   bool operator==(const ApiError&) const = default;
 };
 
 template <class T>
 using ApiResult = Result<T, ApiError>;
+
+// What clients of a path read, also where it is not asked for in the right way.
+Dialect dialect_of(std::string_view path);
 
 // The body of an answer that is an error. `request_id` is shown where the dialect has a place for it.
 std::string error_body(Dialect dialect, const ApiError& error, std::string_view request_id = {});

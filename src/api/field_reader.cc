@@ -42,6 +42,7 @@ void FieldReader::unknown() {
     e.code = "unknown_parameter";
     return fail(std::move(e));
   }
+  if (reading_.ignored_fields.size() == kMostListed) reading_.ignored_fields.emplace_back("...");
   if (reading_.ignored_fields.size() >= kMostListed) return;
   // The list becomes a header of the answer.
   std::string listed = path_.substr(0, kMostListedBytes);
@@ -61,7 +62,9 @@ std::optional<double> FieldReader::number(Range range) {
   if (value_.is_double()) v = value_.get_double();
   if (value_.is_int64()) v = static_cast<double>(value_.get_int64());
   if (value_.is_uint64()) v = static_cast<double>(value_.get_uint64());
-  if (std::isfinite(v) && v >= range.least && v <= range.most && !(range.open && v == range.least)) return v;
+  // What it is stored in has 32 bits: what is nothing there does not lie above nothing.
+  const bool at_least = static_cast<float>(v) == static_cast<float>(range.least);
+  if (std::isfinite(v) && v >= range.least && v <= range.most && !(range.open && at_least)) return v;
   wrong(fmt::format("is {}; it must be a number {} {} {} {}", shown(value_), range.open ? "above" : "from", range.least,
                     range.open ? "and at most" : "to", range.most));
   return {};

@@ -26,7 +26,8 @@ struct Range {
 struct Reading {
   const ParseLimits& limits;
   std::vector<std::string>& ignored_fields;
-  std::optional<ApiError> error{};  // the first thing that is wrong
+  std::optional<ApiError> error{};   // the first thing that is wrong
+  std::vector<std::string> taken{};  // paths of the fields that were, so that what is wrong with several is said in the client's words
 };
 
 // "3", "a list", "null": for messages.

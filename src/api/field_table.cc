@@ -1,6 +1,7 @@
 #include "api/field_table.h"
 
 #include <boost/json/parse.hpp>
+#include <initializer_list>
 
 namespace baton::api {
 namespace {
@@ -25,7 +26,9 @@ void read_field(FieldReader in, const Field* field, Request& out) {
   if (in.value().is_null()) return;
   if (field->use == Use::kRefused && (field->harmless.empty() || !same(in.value(), json::parse(field->harmless))))
     return in.unsupported(field->what);
-  if (field->use == Use::kTaken) field->read(in, out);
+  if (field->use != Use::kTaken) return;
+  in.reading().taken.push_back(in.path());
+  field->read(in, out);
 }
 
 // Two spellings of one thing, at most, may say the same. `each` calls its argument with every name and value.
@@ -50,6 +53,14 @@ void check_required(FieldGroups groups, Reading& reading, const std::string& pat
         reading.error = ApiError::field(path.empty() ? std::string(field.name) : fmt::format("{}.{}", path, field.name), "is missing");
         reading.error->code = "missing_required_parameter";
       }
+}
+
+// How the client wrote the first of `names` that it gave; the first of them if it gave none.
+std::string spelling(const Reading& reading, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names)
+    for (const std::string& path : reading.taken)
+      if (path == name || path == fmt::format("sampling_params.{}", name)) return path;
+  return std::string(*names.begin());
 }
 
 }  // namespace
@@ -97,8 +108,11 @@ void check_whole(Reading& reading, const Request& r) {
   if (reading.error) return;
   const Sampling& s = r.sampling;
   const auto wrong = [&](std::string field, std::string_view what) { reading.error = ApiError::field(std::move(field), what); };
-  if (s.max_tokens && s.min_tokens > *s.max_tokens)
-    return wrong("min_tokens", fmt::format("is {}, which is more than max_tokens, {}", s.min_tokens, *s.max_tokens));
+  if (s.max_tokens && s.min_tokens > *s.max_tokens) {
+    const std::string most = spelling(reading, {"max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_tokens"});
+    return wrong(spelling(reading, {"min_tokens", "min_new_tokens"}),
+                 fmt::format("is {}, which is more than {}, {}", s.min_tokens, most, *s.max_tokens));
+  }
   if (!r.stream.on && (r.stream.include_usage || r.stream.continuous_usage))
     return wrong("stream_options", "is only for streams: set `stream` to true");
 }

@@ -139,6 +139,50 @@ TEST(FieldTable, RangesHold) {
   });
 }
 
+// What is in range as it is written, but not as it is stored.
+TEST(FieldTable, WhatUnderflowsIsOutOfAnOpenRange) {
+  int fields = 0;
+  for_each_field([&](const Endpoint& e, const Field& field, const std::string& path) {
+    if (field.use != Use::kTaken || !field.range.open) return;
+    ++fields;
+    EXPECT_FALSE(with(e, field.name, "1e-45"));
+    for (const char* tiny : {"1e-46", "1e-300", "5e-324", "1e-400"}) {
+      const auto error = with(e, field.name, tiny);
+      ASSERT_TRUE(error) << tiny;
+      EXPECT_EQ(error->param, path);
+    }
+  });
+  EXPECT_GE(fields, 8);
+}
+
+// What is wrong with two fields together is said of those that the client gave.
+TEST(FieldTable, FieldsThatDisagreeAreNamedAsTheyWereGiven) {
+  int pairs = 0;
+  for (const Endpoint& e : endpoints()) {
+    const auto has = [&](std::string_view name) {
+      for (const auto group : e.groups)
+        for (const Field& field : group)
+          if (field.name == name) return field.use == Use::kTaken;
+      return false;
+    };
+    for (const char* least : {"min_tokens", "min_new_tokens"})
+      for (const char* most : {"max_tokens", "max_completion_tokens", "max_new_tokens", "max_output_tokens"}) {
+        if (!has(least) || !has(most)) continue;
+        ++pairs;
+        const std::string path = e.before.empty() ? "" : "sampling_params.";
+        std::string body = "{";
+        for (const auto& [name, value] : e.least)
+          if (name != most) body += fmt::format("\"{}\":{},", name, value);
+        if (e.name == std::string_view("chat")) body += R"("reasoning":{"max_tokens":7},)";
+        const auto error = e.parse(fmt::format("{}{}\"{}\":5,\"{}\":3{}}}", body, e.before, least, most, e.after));
+        ASSERT_TRUE(error) << e.name << least << most;
+        EXPECT_EQ(error->param, path + least);
+        EXPECT_EQ(error->message, fmt::format("{0}{1}: is 5, which is more than {0}{2}, 3", path, least, most));
+      }
+  }
+  EXPECT_GE(pairs, 10);
+}
+
 TEST(FieldTable, WrongTypesAreRefusedByName) {
   for_each_field([&](const Endpoint& e, const Field& field, const std::string& path) {
     if (field.use != Use::kTaken) return;

@@ -31,6 +31,9 @@ constexpr Field kSampling[] = {
      .what = "another name of `max_new_tokens`",
      .same_as = "max_new_tokens",
      .read = read_max_new_tokens},
+    kNoThinkingTokenBudget,
+    kNoThinkingBudget,
+    kNoReasoningBudget,
 };
 
 void read_sampling_params(FieldReader& in, Request& out) {

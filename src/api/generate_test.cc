@@ -40,8 +40,9 @@ TEST(Generate, WhatIsWrongIsNamed) {
   EXPECT_EQ(refusal(R"({"text":"a","sampling_params":{"temperature":-1}})"),
             "sampling_params.temperature: is -1; it must be a number from 0 to 100");
   EXPECT_EQ(refusal(R"({"text":"a","image_data":"x"})"), "image_data: this model reads text only");
-  EXPECT_EQ(refusal(R"({"text":["a","b"],"sampling_params":{"n":65}})"),
-            "sampling_params.n: is 65 for 2 prompts; 128 choices are the most");
+  EXPECT_EQ(refusal(R"({"text":["a","b"],"sampling_params":{"n":128}})"), "taken");
+  EXPECT_EQ(refusal(R"({"text":["a","b","c"],"sampling_params":{"n":86}})"),
+            "sampling_params.n: is 86 for 3 prompts; 256 choices are the most");
 }
 
 TEST(Generate, Answers) {

@@ -19,8 +19,9 @@ struct ParseLimits {
   size_t stop_token_ids = 256;
   size_t logit_biases = 4096;
   size_t schema_bytes = size_t{256} << 10;
-  size_t prompts = 256;   // of a completion or a /generate
-  int32_t choices = 128;  // n; all choices of all prompts together
+  size_t prompts = 256;       // of a completion or a /generate
+  int32_t choices = 128;      // n
+  int32_t all_choices = 256;  // of all prompts together, where n alone is not more
   int32_t top_logprobs = 20;
   int64_t max_tokens = int64_t{1} << 24;
   int32_t vocabulary = 0;  // ids have to be below; 0: not known here

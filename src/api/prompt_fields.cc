@@ -1,5 +1,7 @@
 #include "api/prompt_fields.h"
 
+#include <algorithm>
+
 namespace baton::api {
 namespace {
 
@@ -56,7 +58,7 @@ void read_prompts(FieldReader& in, std::vector<Prompt>& out, bool* batch) {
 }
 
 void check_choices(Reading& reading, size_t prompts, int32_t choices_each, const ChoiceFields& fields) {
-  const int32_t most = reading.limits.choices;
+  const int32_t most = std::max(reading.limits.all_choices, reading.limits.choices);
   if (reading.error || static_cast<int64_t>(prompts) * choices_each <= most) return;
   if (choices_each == 1)
     reading.error = ApiError::field(std::string(fields.prompts), fmt::format("has {} prompts; {} are the most", prompts, most));

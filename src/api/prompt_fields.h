@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/field_reader.h"
+#include "api/field_table.h"
 #include "api/request.h"
 
 namespace baton::api {
@@ -17,5 +17,11 @@ struct ChoiceFields {
   std::string_view choices, prompts;
 };
 void check_choices(Reading& reading, size_t prompts, int32_t choices_each, const ChoiceFields& fields);
+
+// In tables of endpoints whose prompt is no conversation, before sampling_fields(): nothing there tells reasoning from what follows it.
+constexpr std::string_view kNoReasoning = "a raw prompt has no reasoning that could be ended; chat completions know one";
+constexpr Field kNoThinkingTokenBudget = refused("thinking_token_budget", kNoReasoning, "-1");
+constexpr Field kNoThinkingBudget = refused("thinking_budget", kNoReasoning, "-1");
+constexpr Field kNoReasoningBudget = refused("reasoning_budget", kNoReasoning, "-1");
 
 }  // namespace baton::api

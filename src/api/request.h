@@ -56,7 +56,7 @@ struct Request {
   std::string cache_salt{};
   std::string user{};
   bool cache_prompt = true;                   // false: neither reads nor fills the prefix cache
-  std::vector<std::string> ignored_fields{};  // in the order of the body, such as "stream_options.foo"
+  std::vector<std::string> ignored_fields{};  // in the order of the body, such as "stream_options.foo"; after many "..."
 };
 
 }  // namespace baton::api

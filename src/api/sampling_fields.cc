@@ -24,6 +24,14 @@ void read_seed(FieldReader& in, Request& out) {
   }
 }
 
+void read_choices(FieldReader& in, Request& out) {
+  const auto n = in.whole(1, kMostInt);
+  if (!n) return;
+  if (*n > in.limits().choices)
+    return in.wrong(fmt::format("is {}; {} are the most that this server takes (--max-choices)", *n, in.limits().choices));
+  out.sampling.n = static_cast<int32_t>(*n);
+}
+
 void read_logit_bias(FieldReader& in, Request& out) {
   constexpr Range kRange{-100, 100};
   const json::object* members = in.object();
@@ -126,7 +134,8 @@ constexpr Field kFields[] = {
      .read = read_stop_token_ids},
     {.name = "include_stop_str_in_output",
      .type = "boolean",
-     .what = "the stop string that ended the output is part of it",
+     .what =
+         "the stop string that ended the output is part of it, and with `skip_special_tokens` false the stop token, unless it ends a form",
      .read = [](FieldReader& in, Request& out) { in.into(out.sampling.include_stop_str_in_output); }},
     {.name = "no_stop_trim",
      .type = "boolean",
@@ -135,7 +144,8 @@ constexpr Field kFields[] = {
      .read = [](FieldReader& in, Request& out) { in.into(out.sampling.include_stop_str_in_output); }},
     {.name = "ignore_eos",
      .type = "boolean",
-     .what = "the model's own end does not end the output; for measurements",
+     .what = "the model's own end does not end the output; for measurements. An output of a given form, or a forced call, ends with it all "
+             "the same",
      .read = [](FieldReader& in, Request& out) { in.into(out.sampling.ignore_eos); }},
     {.name = "min_tokens",
      .type = "integer",
@@ -153,12 +163,10 @@ constexpr Field kFields[] = {
      .what = "false: special tokens of the model show in the text",
      .read = [](FieldReader& in, Request& out) { in.into(out.sampling.skip_special_tokens); }},
     {.name = "n",
-     .type = "integer, 1 to 128",
-     .what = "independent answers to one prompt, which is computed once",
-     .read =
-         [](FieldReader& in, Request& out) {
-           if (const auto n = in.whole(1, in.limits().choices)) out.sampling.n = static_cast<int32_t>(*n);
-         }},
+     .type = "integer from 1",
+     .what = "independent answers to one prompt, which is computed once; `--max-choices` (16) is the most. All prompts of a request "
+             "together have 256 answers at most, and no more than may run and wait",
+     .read = read_choices},
     {.name = "thinking_token_budget",
      .type = "integer from -1",
      .what = "reasoning is closed after so many tokens; -1: no budget",
