@@ -166,7 +166,7 @@ void Connection::refuse(int status, std::string_view message) {
   still_sends_ = true;
   state_ = State::kClosing;
   read_deadline_ = kNever;
-  put_response({.status = status, .headers = {}, .body = loop_.shared.options.error_body(status, message)});
+  put_response(loop_.shared.options.refusal(status, message, reader_.head()));
   pump();
 }
 

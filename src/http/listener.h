@@ -29,8 +29,12 @@ struct ListenerOptions {
   int threads = 1;
   Limits limits = {};
   std::optional<TlsFiles> tls = {};
-  // The JSON body of an answer below the handler: what could not be read as a request, limits, timeouts. From any loop.
-  std::function<std::string(int status, std::string_view message)> error_body = default_error_body;
+  // The answer below the handler: what could not be read as a request, limits, timeouts. `head` is what has been read of one (its path may
+  // still have its query); null: nothing. From any loop.
+  std::function<Response(int status, std::string_view message, const Request* head)> refusal = [](int status, std::string_view message,
+                                                                                                  const Request*) {
+    return Response{.status = status, .headers = {}, .body = default_error_body(status, message)};
+  };
 };
 
 // Since the start, unless said otherwise. Read while the loops run: each is exact, all together need not be of one moment.

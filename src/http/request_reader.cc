@@ -159,6 +159,9 @@ size_t RequestReader::parse(std::string_view input) {
     refuse(431, fmt::format("The request line and header fields are longer than {} bytes.", limits_.header_bytes));
   else if (error == beast::error::body_limit)
     refuse(413, fmt::format("The body is longer than {} bytes.", limits_.body_bytes));
+  else if (const size_t end = input.substr(used).find('\n');
+           state_ == State::kHead && end != std::string_view::npos && (end == 0 || input[used + end - 1] != '\r'))
+    refuse(400, "A line of the request's head ends without a carriage return; HTTP's lines end in CR LF.");
   else if (error == beast::error::bad_version)
     refuse(505, "Only HTTP/1.0 and HTTP/1.1 are spoken here.");
   else
@@ -186,6 +189,7 @@ void RequestReader::check_head() {
 bool RequestReader::expects_continue() const {
   return state_ == State::kBody && !http_1_0() && body_bytes() == 0 && find_header(parser_->request.headers, "Expect") != nullptr;
 }
+const Request* RequestReader::head() const { return parser_ != nullptr ? &parser_->request : nullptr; }
 bool RequestReader::keep_alive() const { return parser_->keep_alive(); }
 bool RequestReader::http_1_0() const { return parser_->version < 11; }
 bool RequestReader::head_only() const { return parser_->request.method == "HEAD"; }

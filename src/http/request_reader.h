@@ -35,6 +35,8 @@ class RequestReader {
   size_t feed(std::string_view input);
   State state() const { return state_; }
   const Refusal& refusal() const { return refusal_; }
+  // What has been read of the head so far, also once it is refused; null: nothing.
+  const Request* head() const;
 
   // From kBody on.
   bool expects_continue() const;  // the client waits for 100 before it sends the body, and none of it has come

@@ -90,7 +90,9 @@ TEST(RequestReader, Targets) {
 TEST(RequestReader, RefusesWhatIsNotARequest) {
   EXPECT_EQ(status_of("\x16\x03\x01\x02\x00\x01"), 400);
   EXPECT_EQ(status_of("GET\r\n\r\n"), 400);
-  EXPECT_EQ(status_of("GET / HTTP/1.1\nHost: h\n\n"), 505) << "bare line feeds";
+  for (const char* bare :
+       {"GET / HTTP/1.1\nHost: h\n\n", "GET / HTTP/1.1\r\nHost: h\n\n", "GET / HTTP/1.1\r\nHost: h\r\nA: b\nC: d\r\n\r\n"})
+    EXPECT_EQ(status_of(bare), 400) << bare;
   EXPECT_EQ(status_of("GET / HTTP/2.0\r\nHost: h\r\n\r\n"), 505);
   EXPECT_EQ(status_of("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 505);
   EXPECT_EQ(status_of("GET / HTTP/1.1\r\nHost : h\r\n\r\n"), 400) << "space before the colon";

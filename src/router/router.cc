@@ -60,6 +60,11 @@ http::ListenerOptions listener_options(const Settings& s) {
   o.limits.ping = std::chrono::seconds(s.ping_s);
   o.limits.stream_bytes = static_cast<size_t>(s.stream_bytes);
   if (!s.tls_certificate.empty()) o.tls = http::TlsFiles{s.tls_certificate, s.tls_key, {}};
+  o.refusal = [](int status, std::string_view message, const http::Request* head) {
+    const Dialect dialect = api::dialect_of(head != nullptr ? std::string_view(head->path) : std::string_view());
+    return http::Response{
+        .status = status, .headers = {}, .body = api::error_body(dialect, ApiError::of_http(status, std::string(message)))};
+  };
   return o;
 }
 
@@ -190,7 +195,8 @@ void Router::handle(std::shared_ptr<http::Exchange> exchange) {
     http::HeaderList headers;
     if (error.status == 503) headers.emplace_back("retry-after", "1");
     hub_->cors.decorate(request, headers);
-    exchange->respond({.status = error.status, .headers = std::move(headers), .body = api::error_body(Dialect::kOpenAi, error)});
+    exchange->respond(
+        {.status = error.status, .headers = std::move(headers), .body = api::error_body(api::dialect_of(request.path), error)});
   };
   const Forwarded* route = nullptr;
   bool path_known = false;

@@ -20,7 +20,6 @@ struct Route {
   std::string_view path;  // with a '/' at its end: whatever begins so, but for "/" itself
   Endpoint endpoint;
   Access access = Access::kKey;
-  api::Dialect dialect = api::Dialect::kOpenAi;
   bool generates = false;  // tokens: not at a prefill instance
 };
 std::span<const Route> all_routes();

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
+#include "http/request_ids.h"
 #include "http/secret.h"
 #include "server/endpoints.h"
 
@@ -76,7 +77,11 @@ Result<std::unique_ptr<Server>> Server::start(Service& service, const ServerOpti
   }
   BATON_ASSIGN(server->keys_, ApiKeys::load(s.api_keys, s.api_key_file));
   Server* raw = server.get();
-  server->listener_ = http::Listener::create(listener_options(s), [raw](std::shared_ptr<http::Exchange> e) { raw->handle(std::move(e)); });
+  http::ListenerOptions listening = listener_options(s);
+  listening.refusal = [raw](int status, std::string_view message, const http::Request* head) {
+    return raw->refusal(status, message, head);
+  };
+  server->listener_ = http::Listener::create(std::move(listening), [raw](std::shared_ptr<http::Exchange> e) { raw->handle(std::move(e)); });
   BATON_TRY(server->listener_->open());
   return server;
 }
@@ -255,6 +260,26 @@ bool Server::read_deadline(Call& call) {
   return true;
 }
 
+Server::CallNumber Server::next_number() {
+  const uint64_t n = calls_.fetch_add(1, std::memory_order_relaxed);
+  const PhiloxBlock block = philox(call_key_, {static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), 1, 0});
+  return {uint64_t{block[0]} << 32 | block[1], uint64_t{block[2]} << 32 | block[3]};
+}
+
+// In the shape of the API that was asked, as if an endpoint had said it.
+http::Response Server::refusal(int status, std::string_view message, const http::Request* head) {
+  const http::Request none;
+  const http::Request& request = head != nullptr ? *head : none;
+  const CallNumber number = next_number();
+  const std::string id = http::request_id(request, fmt::format("{:016x}{:016x}", number.high, number.low));
+  http::Response answer{.status = status, .headers = {{"x-request-id", id}}};
+  if (status == 503) answer.headers.emplace_back("retry-after", "1");
+  cors_.decorate(request, answer.headers);
+  answer.content_type = "application/json";
+  answer.body = api::error_body(api::dialect_of(request.path), ApiError::of_http(status, std::string(message)), id);
+  return answer;
+}
+
 void Server::handle(std::shared_ptr<http::Exchange> exchange) {
   const http::Request& request = exchange->request();
   if (http::Cors::is_preflight(request)) return exchange->respond(cors_.preflight(request));
@@ -267,11 +292,11 @@ void Server::handle(std::shared_ptr<http::Exchange> exchange) {
     methods += fmt::format("{}{}", methods.empty() ? "" : ", ", r.method == "GET" ? "GET, HEAD" : r.method);
     if (r.method == request.method || (request.method == "HEAD" && r.method == "GET")) route = &r;
   }
-  const uint64_t n = calls_.fetch_add(1, std::memory_order_relaxed);
-  const PhiloxBlock block = philox(call_key_, {static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), 1, 0});
+  const CallNumber number = next_number();
   const bool quiet = route != nullptr && (route->access == Access::kOpen || route->access == Access::kFleet);  // probes, scrapes, messages
   const Call::Surroundings around{metrics(), cors_, answer_memory_, options_.settings.log_requests && !quiet};
-  auto call = std::make_shared<Call>(around, std::move(exchange), uint64_t{block[0]} << 32 | block[1], uint64_t{block[2]} << 32 | block[3]);
+  auto call = std::make_shared<Call>(around, std::move(exchange), number.high, number.low);
+  call->dialect = api::dialect_of(call->request().path);
   if (route == nullptr) {
     metrics().refused.add(Refused::kNotFound);
     if (methods.empty()) return call->fail(ApiError::not_found("There is no such endpoint here."));
@@ -279,7 +304,6 @@ void Server::handle(std::shared_ptr<http::Exchange> exchange) {
     return call->fail(ApiError::method_not_allowed(fmt::format("{} does not take {}.", call->request().path, call->request().method)));
   }
   call->endpoint = route->path;
-  call->dialect = route->dialect;
   if (!authorise(*call, static_cast<int>(route->access))) return;
   if (route->method == "POST") {
     if (cors_.is_foreign(call->request())) {
@@ -293,6 +317,13 @@ void Server::handle(std::shared_ptr<http::Exchange> exchange) {
     if (draining_ && route->access != Access::kFleet) {
       metrics().refused.add(Refused::kDraining);
       return call->fail(ApiError::overloaded("The server is ending; send the request elsewhere."));
+    }
+    const std::string_view coding = call->request().header("content-encoding");
+    if (!coding.empty() && !http::equal_names(coding, "identity")) {
+      metrics().refused.add(Refused::kInvalid);
+      return call->fail({.status = 415,
+                         .code = "unsupported_content_encoding",
+                         .message = fmt::format("Content-Encoding: {}: bodies are taken as they are; send it uncompressed.", coding)});
     }
     if (!read_deadline(*call)) return;
   }

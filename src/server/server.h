@@ -72,6 +72,11 @@ class Server {
  private:
   Server(Service& service, const ServerOptions& options);
   void handle(std::shared_ptr<http::Exchange> exchange);
+  http::Response refusal(int status, std::string_view message, const http::Request* head);
+  struct CallNumber {
+    uint64_t high, low;
+  };
+  CallNumber next_number();
   bool authorise(Call& call, int access);
   bool is_of_fleet(const http::Request& request) const;
   bool takes_requests(Call& call);

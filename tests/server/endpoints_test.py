@@ -190,10 +190,46 @@ class Endpoints(harness.ServerTest):
             self.get("/v1/messages")
         self.assertEqual((e.exception.code, e.exception.headers["allow"]), (405, "POST"))
 
-    def test_a_body_that_is_too_large(self):
-        with socket.create_connection(("127.0.0.1", self.server.port), timeout=10) as s:
-            s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (17 << 20))
-            self.assertIn(b" 413 ", s.recv(4096).split(b"\r\n")[0])
+    def test_what_http_refuses_is_in_the_shape_of_the_api(self):
+        refused = ((b"POST %s HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\nContent-Length: %d\r\n\r\n", 413, "request_too_large"),
+                   (b"POST %s HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\nContent-Length: x%d\r\n\r\n", 400, "bad_http"),
+                   (b"POST %s HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\nExpect: %d\r\n\r\n", 417, "bad_http"),
+                   (b"PUT %s HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\nX: %d\r\nConnection: close\r\n\r\n", 405, "method_not_allowed"))
+        for path in (b"/v1/messages", b"/v1/messages/count_tokens", b"/v1/chat/completions", b"/generate", b"/tokenize"):
+            for head, status, code in refused:
+                with socket.create_connection(("127.0.0.1", self.server.port), timeout=10) as s:
+                    s.sendall(head % (path, 17 << 20))
+                    answer = b"".join(iter(lambda: s.recv(4096), b"")).decode()  # noqa: B023
+                head_text, body = answer.split("\r\n\r\n", 1)
+                self.assertIn(f" {status} ", head_text.split("\r\n")[0], (path, answer))
+                self.assertIn("x-request-id: mine", head_text, (path, answer))
+                error = json.loads(body)
+                if path.startswith(b"/v1/messages"):
+                    self.assertEqual((error["type"], error["request_id"]), ("error", "mine"), (path, answer))
+                else:
+                    self.assertEqual(error["error"]["code"], code, (path, answer))
+
+    def test_compressed_bodies_are_refused_by_name(self):
+        for path in ("/v1/messages", "/v1/chat/completions", "/generate", "/tokenize"):
+            status, _, body = self.post(path, b"\x1f\x8b\x08", {"Content-Encoding": "gzip"})
+            self.assertEqual(status, 415, body)
+            self.assertIn("Content-Encoding: gzip", json.loads(body)["error"]["message"])
+        self.assertEqual(self.post("/tokenize", {"prompt": "a"}, {"Content-Encoding": "identity"})[0], 200)
+
+    @unittest.skipUnless(os.path.isdir(os.environ.get("BATON_XGRAMMAR", "")), "structured output is not available")
+    def test_what_is_wrong_with_a_form_begins_with_its_field(self):
+        forms = {"guided_regex": ["(", "[z-a]", "a{3,1}"], "guided_grammar": ["x", "root ::= y", "root ::= Token(99999999)"],
+                 "structural_tag": ["1", "[]", "{}", {}, {"type": "structural_tag", "format": {"type": "zz"}}],
+                 "guided_json": [{"type": "string", "pattern": "("}, {"not": {}}]}
+        for field, wrong in forms.items():
+            for form in wrong:
+                for path, named, body in (("/v1/completions", field, {"prompt": "a", field: form}),
+                                          ("/generate", "sampling_params." + field, {"text": "a", "sampling_params": {field: form}})):
+                    status, _, text = self.post(path, body)
+                    error = json.loads(text)["error"]
+                    self.assertEqual((status, error["param"]), (400, named), (form, text))
+                    self.assertTrue(error["message"].startswith(named + ": "), text)
+                    self.assertNotIn("Check failed", text)
 
 
 if __name__ == "__main__":
