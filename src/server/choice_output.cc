@@ -34,7 +34,7 @@ bool ChoiceOutput::add(const Token& token) {
     entry.token = {token.id, token.logprob, std::string(tokenizer.bytes(token.id))};
     for (const ops::TokenLogprob& t : token.top) entry.top.push_back({t.token, t.logprob, std::string(tokenizer.bytes(t.token))});
   }
-  if (token.stops && !options_.include_stop) {
+  if (token.stops && (!options_.include_stop || token.ends_form)) {
     if (parser_ && parser_->in_reasoning()) ++reasoning_;
     return false;
   }

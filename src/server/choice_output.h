@@ -51,7 +51,8 @@ class ChoiceOutput {
 
   struct Token {
     int32_t id = 0;
-    bool stops = false;  // a stop token: it counts, and does not show
+    bool stops = false;      // a stop token: it counts, and shows only if asked for
+    bool ends_form = false;  // a stop token behind the last of a form: it never shows
     float logprob = 0;
     std::span<const ops::TokenLogprob> top;
   };

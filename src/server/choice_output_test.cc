@@ -174,6 +174,28 @@ TEST(ChoiceOutput, CountsWhatTheClientCouldSee) {
   EXPECT_EQ(out.reasoning_tokens, static_cast<int64_t>(ids_of("a b c").size()) + 1);  // with </think>
 }
 
+// Whoever asks to see stop tokens sees those of free output; a form has no place for one.
+TEST(ChoiceOutput, WhatEndsAFormNeverShows) {
+  const std::vector<int32_t> ids = ids_of("green");
+  const int32_t end = tokenizer().id_of("<|endoftext|>").value();
+  for (const bool skip : {false, true})
+    for (const bool include : {false, true})
+      for (const bool form : {false, true})
+        for (const char* stop : {"", "zzz"}) {
+          OutputOptions options = *stop != '\0' ? plain({stop}) : plain();
+          options.skip_special = skip;
+          options.include_stop = include;
+          ChoiceOutput output(options);
+          for (const int32_t id : ids) output.add({.id = id, .stops = false, .logprob = 0, .top = {}});
+          output.add({.id = end, .stops = true, .ends_form = form, .logprob = 0, .top = {}});
+          output.finish(FinishReason::kStop);
+          std::string text;
+          for (const OutputEvent& e : output.news().events) text += e.text;
+          EXPECT_EQ(text, include && !skip && !form ? "green<|endoftext|>" : "green") << skip << include << form << stop;
+          EXPECT_EQ(output.tokens(), static_cast<int64_t>(ids.size()) + 1);
+        }
+}
+
 TEST(ChoiceOutput, AHalfCharacterIsShownAtTheEnd) {
   const std::vector<int32_t> ids = ids_of("é");
   for (const std::vector<std::string>& stop : {std::vector<std::string>{}, std::vector<std::string>{"xyz"}}) {

@@ -164,7 +164,7 @@ void Generation::take(const Item& item) {
     const std::span<const ops::TokenLogprob> top =
         std::span(taken_tops_).subspan(static_cast<size_t>(item.top_begin), static_cast<size_t>(item.top_count));
     const bool stops = item.reason == FinishReason::kStop;
-    if (output.add({item.token, stops, item.logprob, top})) {
+    if (output.add({item.token, stops, stops && prepared_.formed && !named(item.token), item.logprob, top})) {
       const std::lock_guard lock(mutex_);
       around_.engine.stop(id_, item.choice);
     }
@@ -174,12 +174,7 @@ void Generation::take(const Item& item) {
     case FinishReason::kNone:
       if (item.last) fail(Failed::kCancelled, api::ApiError::overloaded(problem().value_or(Error{}).message));
       break;
-    case FinishReason::kStop: {
-      const bool named =
-          std::find(prepared_.client_stops.begin(), prepared_.client_stops.end(), item.token) != prepared_.client_stops.end();
-      output.finish(text::FinishReason::kStop, named ? std::optional(item.token) : std::nullopt);
-      break;
-    }
+    case FinishReason::kStop: output.finish(text::FinishReason::kStop, named(item.token) ? std::optional(item.token) : std::nullopt); break;
     case FinishReason::kLength: output.finish(text::FinishReason::kLength); break;
     case FinishReason::kCancelled:
       fail(Failed::kCancelled, api::ApiError::overloaded("The request was cancelled: its client is gone, or the server ends."));
@@ -206,6 +201,10 @@ void Generation::take(const Item& item) {
       fail(Failed::kDevice, api::ApiError::internal("The device failed while it worked on this request; it may be sent again."));
       break;
   }
+}
+
+bool Generation::named(int32_t stop) const {
+  return std::find(prepared_.client_stops.begin(), prepared_.client_stops.end(), stop) != prepared_.client_stops.end();
 }
 
 std::optional<Error> Generation::problem() {

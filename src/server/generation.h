@@ -31,6 +31,7 @@ struct Prepared {
   std::string grammar_field;
   std::optional<int32_t> grammar_after;
   std::optional<int32_t> thinking_budget;
+  bool formed = false;                // a grammar holds the output
   std::vector<int32_t> client_stops;  // stop tokens that the client named, for the answer to name
   bool timing = false;                // usage has the times
 };
@@ -96,6 +97,7 @@ class Generation final : public engine::Sink, public OutputPool::Task, public st
   void time_token(const Item& item);
   void fail(Failed cause, api::ApiError error);
   void finish_if_all_ended();
+  bool named(int32_t stop) const;  // by the client
   std::optional<Error> problem();
   api::Timing timing() const;
   api::Usage usage() const;

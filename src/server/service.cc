@@ -29,6 +29,11 @@ text::ToolGrammarOptions::Choice choice_of(api::Tools::Choice choice) {
   return choice == From::kRequired ? To::kRequired : choice == From::kNamed ? To::kNamed : To::kAuto;
 }
 
+void add_stops(sched::RequestSpec& spec, std::span<const int32_t> ids) {
+  for (const int32_t id : ids)
+    if (std::find(spec.stop_tokens.begin(), spec.stop_tokens.end(), id) == spec.stop_tokens.end()) spec.stop_tokens.push_back(id);
+}
+
 }  // namespace
 
 Service::Service(const ServedModel& model, engine::Engine& engine, Metrics& metrics, const ServiceOptions& options)
@@ -108,8 +113,7 @@ sched::RequestSpec Service::spec_of(const api::Request& request, std::vector<int
   if (s.max_tokens) spec.max_tokens = *s.max_tokens;
   spec.min_tokens = s.min_tokens;
   if (!s.ignore_eos) spec.stop_tokens = model_.eos_tokens();
-  for (const int32_t id : s.stop_token_ids)
-    if (std::find(spec.stop_tokens.begin(), spec.stop_tokens.end(), id) == spec.stop_tokens.end()) spec.stop_tokens.push_back(id);
+  add_stops(spec, s.stop_token_ids);
   spec.choices = s.n;
   spec.priority = request.priority;
   spec.salt = salt_of(caller.tenant, request.cache_salt);
@@ -207,6 +211,9 @@ std::optional<ApiError> Service::form(Prepared& p) const {
     auto matcher = text::GrammarMatcher::create(*compiled, std::move(options));
     if (!matcher.ok()) return ApiError::of(matcher.error(), p.grammar_field);
     p.constraint = engine::constrain(std::move(*matcher));
+    // Nothing may follow a form: its end ends the output whatever ignore_eos says, and comes no earlier than min_tokens allows.
+    add_stops(p.spec, model_.eos_tokens());
+    p.formed = true;
   }
   if (p.thinking_budget) {
     const text::OutputMarkup& markup = model_.markup();
