@@ -8,7 +8,7 @@ import unittest
 import instances
 from instances import content, fleet, harness, request
 
-SEED = int(os.environ.get("BATON_TEST_SEED", "20261201"))
+SEED = int(os.environ.get("BATON_SEED", "20261201"))
 TIMES = int(os.environ.get("BATON_FAULTS", "2"))  # of what is tried at random moments
 STORM = int(os.environ.get("BATON_STORM", "60"))
 
@@ -27,7 +27,7 @@ class Faults(instances.ApartTest):
 
     @classmethod
     def setUpClass(cls):
-        print(f"seed {SEED}")
+        print(f"BATON_SEED={SEED}")
         cls.chance = random.Random(SEED)
 
     def setUp(self):
