@@ -8,7 +8,7 @@ import unittest
 import instances
 from instances import content, fleet, harness, request
 
-SEED = int(os.environ.get("BATON_TEST_SEED", "20261201"))
+SEED = int(os.environ.get("BATON_SEED", "20261201"))
 COUNT = int(os.environ.get("BATON_PROMPTS", "24"))
 
 
