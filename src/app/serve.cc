@@ -100,7 +100,7 @@ Result<Opened> open_model(const server::Settings& s) {
 }
 
 // As much of a start as needs neither weights nor the port.
-Status check(const server::Settings& s) {
+Status check_settings(const server::Settings& s) {
   BATON_TRY(server::Server::check(s));
   BATON_ASSIGN(Opened opened, open_model(s));
   BATON_TRY(join_fleet(s, opened.options));
@@ -185,7 +185,7 @@ void add_config(CLI::App& app, int& exit_code) {
   const auto checked = SettingFlags::add_to(*check);
   check->callback([checked, &exit_code] {
     const auto settings = checked->load();
-    exit_code = finish(settings.ok() ? check(settings->values) : Status(settings.error()));
+    exit_code = finish(settings.ok() ? check_settings(settings->values) : Status(settings.error()));
   });
 
   c->add_subcommand("page", "Print the documentation of the settings")->callback([] { write(server::settings_page()); });
