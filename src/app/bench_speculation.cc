@@ -77,19 +77,60 @@ Result<std::vector<std::vector<int32_t>>> prompts_of(const Arguments& a, int64_t
     const std::string row = text.substr(begin, end - begin);
     begin = end + 1;
     if (row.find_first_not_of(" \t\r") == std::string::npos) continue;
-    BATON_ASSIGN(prompts.emplace_back(), parse_id_list(row, fmt::format("{}:{}", a.prompts_file, line)));
+    const std::string where = fmt::format("{}:{}", a.prompts_file, line);
+    BATON_ASSIGN(prompts.emplace_back(), parse_id_list(row, where));
+    for (const int32_t id : prompts.back())
+      if (id < 0 || id >= vocabulary)
+        return Error{Error::Kind::kInvalid,
+                     fmt::format("{}: {} is no token of this model; its ids go from 0 to {}", where, id, vocabulary - 1)};
   }
   if (prompts.empty()) return Error{Error::Kind::kInvalid, fmt::format("{} holds no prompt; give one list of ids a line", a.prompts_file)};
   return prompts;
+}
+
+// The runs: first without drafts, then the drafter that was asked for; else all that the model and the flags offer.
+std::vector<engine::Speculation> runs_of(const engine::Speculation& asked, bool has_mtp) {
+  std::vector<engine::Speculation> runs(1);
+  const auto add = [&](std::string_view algorithm) -> engine::Speculation& {
+    runs.push_back(asked);
+    runs.back().algorithm = algorithm;
+    return runs.back();
+  };
+  if (asked.algorithm == "none" && has_mtp) {
+    engine::Speculation& mtp = add("NEXTN");
+    mtp.draft_model.clear();
+    mtp.sampled_proposals = false;
+  }
+  if (asked.algorithm == "NEXTN" || asked.algorithm == "EAGLE") add(asked.algorithm);
+  if (asked.algorithm == "DFLASH" || (asked.algorithm == "none" && (!asked.draft_model.empty() || asked.sampled_proposals))) {
+    add("DFLASH").sampled_proposals = false;
+    if (asked.sampled_proposals) add("DFLASH");
+  }
+  return runs;
+}
+
+int64_t context_of(const Arguments& a, const std::vector<std::vector<int32_t>>& prompts) {
+  size_t longest = 0;
+  for (const auto& p : prompts) longest = std::max(longest, p.size());
+  return static_cast<int64_t>(longest) + a.generate;
+}
+
+// Before the first of them runs: the last one's flags may be wrong, and each takes its time.
+Status check_runs(const Arguments& a, const model::Checkpoint& checkpoint, std::vector<engine::Speculation> runs, int64_t context) {
+  BATON_ASSIGN(const engine::LocalOptions options, a.flags.local_options(checkpoint));
+  if (runs.size() == 1) runs.push_back(a.flags.speculation);  // flags of drafting, and nothing that drafts
+  for (const engine::Speculation& s : runs) {
+    const auto source = engine::choose_drafter(s, checkpoint.config(), options.numerics.activation, context);
+    if (!source.ok()) return source.error();
+  }
+  return {};
 }
 
 Result<Row> measure(const Arguments& a, const model::Checkpoint& checkpoint, const std::vector<std::vector<int32_t>>& prompts,
                     const engine::Speculation& speculation) {
   BATON_ASSIGN(engine::LocalOptions options, a.flags.local_options(checkpoint));
   options.speculation = speculation;
-  size_t longest = 0;
-  for (const auto& p : prompts) longest = std::max(longest, p.size());
-  options.context_tokens = static_cast<int64_t>(longest) + a.generate;
+  options.context_tokens = context_of(a, prompts);
   options.running = a.running;
   options.max_waiting = std::numeric_limits<int32_t>::max();
   options.snapshots = 0;  // every prompt is computed, whoever comes first
@@ -183,24 +224,8 @@ Status bench(const Arguments& a) {
   }
   BATON_ASSIGN(const model::Checkpoint checkpoint, model::Checkpoint::open(a.model));
   BATON_ASSIGN(const auto prompts, prompts_of(a, checkpoint.config().vocab_size));
-  engine::Speculation mtp = a.flags.speculation;
-  mtp.algorithm = "NEXTN";
-  mtp.draft_model.clear();
-  mtp.sampled_proposals = false;
-  engine::Speculation dflash;
-  dflash.algorithm = "DFLASH";
-  dflash.adaptive = mtp.adaptive;
-  dflash.draft_model = a.flags.speculation.draft_model;
-  std::vector<engine::Speculation> all = {{}, mtp};
-  if (!dflash.draft_model.empty()) all.push_back(dflash);
-  if (a.flags.speculation.sampled_proposals) {
-    if (dflash.draft_model.empty())
-      return Error{Error::Kind::kInvalid,
-                   "--speculative-sampled-proposals needs --speculative-draft-model-path, the folder of a draft model"};
-    dflash.sampled_proposals = true;
-    all.push_back(dflash);
-  }
-  if (checkpoint.config().mtp_layers == 0) all.erase(all.begin() + 1);
+  const auto all = runs_of(a.flags.speculation, checkpoint.config().mtp_layers > 0);
+  BATON_TRY(check_runs(a, checkpoint, all, context_of(a, prompts)));
 
   std::vector<Row> rows;
   fmt::print("{} prompts, {} at once, up to {} tokens each\n", prompts.size(), a.running, a.generate);
@@ -234,8 +259,9 @@ Status bench(const Arguments& a) {
 
 void add_bench_speculation(CLI::App& group, int& exit_code) {
   auto a = std::make_shared<Arguments>();
-  CLI::App* c =
-      group.add_subcommand("speculation", "Accepted length, parts of a cycle and throughput: without drafts, with MTP, with DFlash2");
+  CLI::App* c = group.add_subcommand(
+      "speculation",
+      "Accepted length, parts of a cycle and throughput: without drafts, and with --speculative-algorithm, else with MTP and DFlash2");
   c->add_option("--model", a->model, "Checkpoint folder")->required();
   c->add_option("--prompts", a->prompts_file, "File with a list of ids a line (default: random ids, which no drafter foresees)");
   c->add_option("--count", a->count, "Prompts at most")->capture_default_str()->check(CLI::Range(1, 1 << 16));

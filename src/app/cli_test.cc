@@ -300,6 +300,44 @@ TEST_F(CommandLine, DraftsOnRequestAndSaysWhatCannotDraft) {
   EXPECT_NE(none.err.find("no MTP layer"), std::string::npos) << none.err;
 }
 
+TEST_F(CommandLine, BenchSpeculationRunsWhatIsAskedForOrNothing) {
+  const std::string draft_model = BATON_TEST_DATA "/drafters/dflash2";
+  const auto bench = [this](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"bench", "speculation",  "--model", kGolden + "mtp", "--count", "1",      "--prompt-tokens",
+                                    "4",     "--max-tokens", "4",       "--dtype",       "float32", "--json", path("b.json")};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const auto drafters = [&](const std::vector<std::string>& more) {
+    const Outcome o = run(bench(more));
+    EXPECT_EQ(o.exit_code, 0) << o.err;
+    std::string names;
+    const auto figures = boost::json::parse(folder_.read("b.json"));
+    for (const auto& d : figures.at("drafters").as_array()) names += std::string(d.at("drafter").as_string()) + " ";
+    return names;
+  };
+  const std::vector<std::string> dflash = {"--speculative-draft-model-path", draft_model};
+  const auto beside = [&](std::vector<std::string> more) {
+    more.insert(more.end(), dflash.begin(), dflash.end());
+    return more;
+  };
+  EXPECT_EQ(drafters({}), "none NEXTN ");
+  EXPECT_EQ(drafters(dflash), "none NEXTN DFLASH ");
+  EXPECT_EQ(drafters({"--speculative-algorithm", "NEXTN"}), "none NEXTN ");
+  EXPECT_EQ(drafters(beside({"--speculative-algorithm", "DFLASH", "--speculative-sampled-proposals"})), "none DFLASH DFLASH sampled ");
+
+  expect_failure(bench({"--speculative-algorithm", "DFLASH"}), {"DFLASH needs --speculative-draft-model-path"});
+  expect_failure(bench(beside({"--speculative-algorithm", "NEXTN"})), {"is for --speculative-algorithm DFLASH, not NEXTN"});
+  expect_failure(bench(beside({"--speculative-num-steps", "9"})), {"9 drafts per cycle", "has 7"});
+  expect_failure(bench({"--speculative-num-steps", "3", "--speculative-num-draft-tokens", "9"}), {"or give 4"});
+  expect_failure(bench(beside({"--speculative-sampled-proposals", "--speculative-adaptive"})), {"exclude each other"});
+  expect_failure(bench({"--speculative-sampled-proposals"}), {"needs --speculative-draft-model-path"});
+  expect_failure({"bench", "speculation", "--model", kGolden + "tiny", "--speculative-num-steps", "3"},
+                 {"needs a --speculative-algorithm"});
+  folder_.write("prompts", "\n \n3 1000000\n");
+  expect_failure(bench({"--prompts", path("prompts")}), {path("prompts") + ":3: 1000000 is no token of this model"});
+}
+
 TEST_F(CommandLine, PlansFromTheConfigurationAlone) {
   const std::string config = BATON_TEST_DATA "/configs/glm-5.3-flash.json";
   const Outcome o = run({"plan", config, "--shared", "99.9", "--concurrency", "128", "--json", "--plot", path("plan.svg")});
