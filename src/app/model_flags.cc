@@ -45,14 +45,17 @@ void ModelFlags::add_numerics_to(CLI::App& c) {
   c.add_option("--activation-quant", activation_quant, "Inputs of FP8 matrices: as they are, or rounded to FP8 per 128 columns")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "fp8"}));
-  c.add_option("--kda", kda, "Form of KDA prefill")->capture_default_str()->check(CLI::IsMember({"recurrent", "chunked"}));
+  c.add_option("--kda", kda, "Form of KDA prefill; chunked: results depend, to 1e-4, on where launches end")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"recurrent", "chunked"}));
   c.add_option("--attention", attention, "Form of sparse attention")->capture_default_str()->check(CLI::IsMember({"absorbed", "expanded"}));
 }
 
 void ModelFlags::add_to(CLI::App& c) {
   constexpr int64_t kMost = int64_t{1} << 50;
-  c.add_option("--chunk", prefill_tokens,
-               "Prompt tokens per launch, of all prompts together; with --state-dtype float32 results do not depend on it")
+  c.add_option(
+       "--chunk", prefill_tokens,
+       "Prompt tokens per launch, of all prompts together; with --state-dtype float32 and --kda recurrent results do not depend on it")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
   add_numerics_to(c);
