@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """`baton serve` with a real, small model: what only a model shows."""
+import itertools
 import json
 import os
 import unittest
 
 import harness
+import openai
 
 
 class Model(harness.ServerTest):
@@ -81,6 +83,35 @@ class Model(harness.ServerTest):
             value = json.loads(choice.message.content)
             self.assertIn(value["n"], (1, 2, 3))
             self.assertIsInstance(value["ok"], bool)
+
+    FORMS = ({"guided_choice": ["green", "red"]}, {"guided_regex": "green|red"}, {"ebnf": 'root ::= "green" | "red"'},
+             {"guided_json": {"enum": ["green", "red"]}})
+
+    def formed(self, form, **sampling):
+        """The text of an answer with this form, as every endpoint that takes one gives it."""
+        post, url, usual = self.client.post, self.server.url, {"temperature": 1, "seed": 3, **form, **sampling}
+        yield post(url + "/v1/completions", cast_to=object, body={"prompt": "hello", "max_tokens": 60, **usual})["choices"][0]["text"]
+        yield post(url + "/generate", cast_to=object, body={"text": "hello", "sampling_params": {"max_new_tokens": 60, **usual}})["text"]
+        yield self.say("hello", max_completion_tokens=60, extra_body={"thinking_token_budget": 3, **usual}).choices[0].message.content
+
+    @unittest.skipUnless(os.path.isdir(os.environ.get("BATON_XGRAMMAR", "")), "structured output is not available")
+    def test_an_output_of_a_form_is_the_form_and_nothing_else(self):
+        for form in self.FORMS:
+            for ignore, skip, include in itertools.product((False, True), repeat=3):
+                for text in self.formed(form, ignore_eos=ignore, skip_special_tokens=skip, include_stop_str_in_output=include):
+                    self.assertIn(text.strip('"'), ("green", "red"), (form, ignore, skip, include))
+
+    @unittest.skipUnless(os.path.isdir(os.environ.get("BATON_XGRAMMAR", "")), "structured output is not available")
+    def test_a_form_that_ends_before_min_tokens_is_refused(self):
+        tools = [{"type": "function", "function": {"name": "pick", "parameters": {"type": "object", "additionalProperties": False}}}]
+        for ignore in (False, True):
+            for form in self.FORMS:
+                answers = self.formed(form, ignore_eos=ignore, min_tokens=50)
+                with self.assertRaises(openai.BadRequestError):
+                    next(answers)
+            with self.assertRaises(openai.BadRequestError):
+                self.say("hello", seed=1, max_completion_tokens=90, tools=tools, tool_choice="required", parallel_tool_calls=False,
+                         extra_body={"thinking_token_budget": 3, "ignore_eos": ignore, "min_tokens": 80})
 
     @unittest.skipUnless(os.path.isdir(os.environ.get("BATON_XGRAMMAR", "")), "structured output is not available")
     def test_a_forced_call(self):
