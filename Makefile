@@ -124,8 +124,8 @@ soak: build
 	@ctest --preset release --repeat until-fail:$(SOAK_REPEATS)
 	@$(BATON) simulate --seed $$(date +%s)000 --hours 1500 --coverage
 	@BATON_XGRAMMAR=$(CURDIR)/build/xgrammar tests/server/storm.py --seconds 300 --rounds 2
-	@BATON_FAULTS=10 BATON_STORM=5000 build/clients/bin/python tests/fleet/faults_test.py
-	@BATON_FAULTS=10 BATON_TRANSFER=nixl build/clients/bin/python tests/fleet/faults_test.py
+	@BATON_FAULTS=10 BATON_STORM=5000 build/clients/bin/python tests/fleet/faults.py
+	@BATON_FAULTS=10 BATON_TRANSFER=nixl build/clients/bin/python tests/fleet/faults.py
 	@BATON_PROMPTS=200 build/clients/bin/python tests/fleet/hand_over_test.py
 	@BATON_PROMPTS=200 build/release/bin/engine.speculation_matrix_test
 	@BATON_DRAWS=100000 build/release/bin/engine.sampled_proposals_test
