@@ -362,7 +362,7 @@ def main():
     p.add_argument("--seconds", type=float, default=30, help="of each round")
     p.add_argument("--clients", type=int, default=300)
     p.add_argument("--rounds", type=int, default=2)
-    p.add_argument("--seed", type=int, default=time.time_ns() % 1000000)
+    p.add_argument("--seed", type=int, default=int(os.environ.get("BATON_SEED", time.time_ns() % 1000000)))
     p.add_argument("--real", action="store_true")
     a = p.parse_args()
     print(f"seed {a.seed}", flush=True)
