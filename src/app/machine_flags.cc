@@ -79,7 +79,9 @@ Result<plan::Machine> MachineFlags::machine(const model::Config& config, plan::L
   if (drafter == "mtp" && config.mtp_layers == 0)
     return Error{Error::Kind::kInvalid, fmt::format("--drafter mtp: {} has no MTP layer (num_nextn_predict_layers)", model)};
   if (config.experts % gpus != 0)
-    return Error{Error::Kind::kInvalid, fmt::format("--gpus {}: {} experts cannot be divided evenly among them", gpus, config.experts)};
+    return Error{
+        Error::Kind::kInvalid,
+        fmt::format("--gpus {}: {} experts cannot be divided evenly among them; give a number that divides them", gpus, config.experts)};
   plan::Machine m{.gpu = *plan::find_gpu(gpu),
                   .gpus = gpus,
                   .layout = how,
