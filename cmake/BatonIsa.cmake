@@ -6,7 +6,8 @@ set(BATON_ISA_OPTIONS_plain -O2 -fno-tree-vectorize -march=x86-64-v3)
 set(BATON_ISA_OPTIONS_avx2 -O3 -march=x86-64-v3)
 # -Wno-uninitialized: the AVX-512 intrinsics of GCC 12 warn about their own "undefined" operands (GCC bug 105593).
 set(BATON_ISA_OPTIONS_avx512
-  -O3 -march=x86-64-v4 -mavx512bf16 -mavx512vbmi -mgfni -mprefer-vector-width=512 -Wno-uninitialized -Wno-maybe-uninitialized)
+  -O3 -march=x86-64-v4 -mavx512bf16 -mavx512vbmi -mgfni -mprefer-vector-width=512 -Wno-uninitialized
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 set(BATON_ISA_OPTIONS_amx ${BATON_ISA_OPTIONS_avx512} -mamx-tile -mamx-bf16)
 set(BATON_ISA_FLOATS_plain 1)
 set(BATON_ISA_FLOATS_avx2 8)
