@@ -18,7 +18,7 @@ import harness
 import openai
 
 
-BEGUN = b'_content":"a"'  # the first character of the scripts below has come
+BEGUN = b'_content":"a'  # the scripts below have begun, with one token or with some at once
 
 
 def chat_body(text, **options):
