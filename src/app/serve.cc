@@ -86,6 +86,7 @@ struct Opened {
 
 Result<Opened> open_model(const server::Settings& s) {
   if (s.model.empty()) return Error{Error::Kind::kInvalid, "no model is given; baton serve --model FOLDER"};
+  BATON_TRY(server::Server::check(s));
   BATON_ASSIGN(model::Checkpoint checkpoint, model::Checkpoint::open(s.model));
   BATON_ASSIGN(auto model, server::ServedModel::load({.folder = s.model,
                                                       .names = s.served_names,
@@ -101,7 +102,6 @@ Result<Opened> open_model(const server::Settings& s) {
 
 // As much of a start as needs neither weights nor the port.
 Status check_settings(const server::Settings& s) {
-  BATON_TRY(server::Server::check(s));
   BATON_ASSIGN(Opened opened, open_model(s));
   BATON_TRY(join_fleet(s, opened.options));
   const model::Config& config = opened.checkpoint.config();

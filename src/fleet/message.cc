@@ -4,6 +4,8 @@
 
 #include <type_traits>
 
+#include "base/little_endian.h"
+
 namespace baton::fleet {
 namespace {
 
@@ -20,7 +22,7 @@ class Writer {
   template <class T>
   requires std::is_unsigned_v<T>
   void operator()(T value) {
-    for (size_t i = 0; i < sizeof(T); ++i) out += static_cast<char>(static_cast<uint64_t>(value) >> (8 * i) & 0xFFU);
+    put_little_endian(value, [this](uint8_t byte) { out += static_cast<char>(byte); });
   }
   void operator()(const pd::Process& p) { (*this)(p.instance), (*this)(p.epoch); }
   void operator()(std::string_view bytes) {
@@ -41,11 +43,11 @@ class Reader {
   requires std::is_unsigned_v<T>
   void operator()(T& value) {
     if (left_.size() < sizeof(T)) return fail("it ends too early");
-    uint64_t bits = 0;
-    for (size_t i = 0; i < sizeof(T); ++i) bits |= static_cast<uint64_t>(static_cast<uint8_t>(left_[i])) << (8 * i);
+    using Number = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+    const auto number = from_little_endian<Number>(left_.data());
     left_.remove_prefix(sizeof(T));
-    if (std::is_same_v<T, bool> && bits > 1) return fail("a flag is neither 0 nor 1");
-    value = static_cast<T>(bits);
+    if (std::is_same_v<T, bool> && number > 1) return fail("a flag is neither 0 nor 1");
+    value = static_cast<T>(number);
   }
   void operator()(pd::Process& p) {
     (*this)(p.instance), (*this)(p.epoch);

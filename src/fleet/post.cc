@@ -9,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "api/json_text.h"
 #include "base/log.h"
 #include "http/secret.h"
 
@@ -21,20 +22,6 @@ constexpr std::chrono::seconds kMessagesTimeout(3), kMeetingTimeout(15);
 constexpr TimeMs kRefusedPause = 1000;  // from one that does not want to be met
 
 std::string name_of(pd::Process p) { return fmt::format("{:08x}.{}", p.instance, p.epoch); }
-
-void append_text(std::string& out, std::string_view text) {
-  out += '"';
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      out += {'\\', c};
-    else if (byte < 0x20 || byte >= 0x7F)
-      out += '?';
-    else
-      out += c;
-  }
-  out += '"';
-}
 
 }  // namespace
 
@@ -369,11 +356,11 @@ std::string Post::json() const {
   bool first = true;
   for (const auto& [id, p] : peers_.all()) {
     out += std::exchange(first, false) ? R"({"url":)" : R"(,{"url":)";
-    append_text(out, p.url);
+    api::append_string(out, p.url);
     out += R"(,"process":)";
-    append_text(out, p.process.epoch == 0 ? "" : name_of(p.process));
+    api::append_string(out, p.process.epoch == 0 ? "" : name_of(p.process));
     out += fmt::format(R"(,"met":{},"ready":{},"why":)", p.met, p.ready);
-    append_text(out, p.why);
+    api::append_string(out, p.why);
     out += fmt::format(R"(,"queued":{},"sent":{},"dropped":{},"failed_calls":{}}})", p.queue.size(), p.sent, p.dropped, p.failed_calls);
   }
   return out + "]";

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/little_endian.h"
 
 namespace baton::pd {
 namespace {
@@ -20,9 +21,7 @@ class Writer {
   template <class T>
   requires std::is_integral_v<T>
   void operator()(T value) {
-    using U = std::make_unsigned_t<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>;
-    const auto bits = static_cast<U>(value);
-    for (size_t i = 0; i < sizeof(U); ++i) bytes.push_back(static_cast<std::byte>(bits >> (8 * i) & 0xFFU));
+    put_little_endian(value, [this](uint8_t byte) { bytes.push_back(static_cast<std::byte>(byte)); });
   }
   template <class T>
   void operator()(const std::vector<T>& list) {
@@ -43,16 +42,15 @@ class Reader {
   template <class T>
   requires std::is_integral_v<T>
   void operator()(T& value) {
-    using U = std::make_unsigned_t<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>;
-    U bits = 0;
-    if (bytes_.size() < sizeof(U)) return fail("it ends too early");
-    for (size_t i = 0; i < sizeof(U); ++i) bits = static_cast<U>(bits | static_cast<U>(static_cast<U>(bytes_[i]) << (8 * i)));
-    bytes_ = bytes_.subspan(sizeof(U));
+    using Number = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+    if (bytes_.size() < sizeof(Number)) return fail("it ends too early");
+    const auto number = from_little_endian<Number>(bytes_.data());
+    bytes_ = bytes_.subspan(sizeof(Number));
     if constexpr (std::is_same_v<T, bool>) {
-      if (bits > 1) return fail("a flag is neither 0 nor 1");
-      value = bits != 0;
+      if (number > 1) return fail("a flag is neither 0 nor 1");
+      value = number != 0;
     } else {
-      value = static_cast<T>(bits);
+      value = number;
       if constexpr (std::is_same_v<T, int32_t>)  // counts, ids and tokens
         if (value < 0) return fail("a number that counts something is negative");
     }

@@ -27,31 +27,19 @@ class InProcess final : public Transport {
  public:
   explicit InProcess(Exchange& exchange) : exchange_(exchange) {}
   ~InProcess() override { leave(); }
-  InProcess(const InProcess&) = delete;
-  InProcess& operator=(const InProcess&) = delete;
 
-  void on_event(std::function<void()> notify) override { notify_ = std::move(notify); }
   Status enter(Agent self, Memory memory) override;
   void leave() override;
   Status post(Part part) override;
   void progress() override;
-  std::span<const Arrival> arrivals() const override { return arrivals_; }
-  std::span<const Completion> completions() const override { return completions_; }
   uint64_t checksum(std::span<const int32_t> pages, int32_t slot, uint32_t slot_parts) const override;
-  const Metrics& metrics() const override { return metrics_; }
 
  private:
   Completion carry(const Part& part, const Memory& to, const Route& route);
 
   Exchange& exchange_;
-  Agent self_;
-  Memory memory_;
-  std::function<void()> notify_ = [] {};
   std::deque<Part> posted_;
   std::vector<Arrival> incoming_;  // under the exchange's lock
-  std::vector<Arrival> arrivals_;
-  std::vector<Completion> completions_;
-  Metrics metrics_;
 };
 
 }  // namespace baton::transfer

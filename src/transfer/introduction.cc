@@ -8,7 +8,9 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/little_endian.h"
 #include "transfer/remote.h"
+#include "transfer/route.h"
 
 namespace baton::transfer {
 namespace {
@@ -26,8 +28,7 @@ class Writer {
   template <class T>
   requires std::is_integral_v<T>
   void operator()(T value) {
-    const auto bits = static_cast<std::make_unsigned_t<T>>(value);
-    for (size_t i = 0; i < sizeof(T); ++i) bytes.push_back(static_cast<std::byte>(bits >> (8 * i) & 0xFFU));
+    put_little_endian(value, [this](uint8_t byte) { bytes.push_back(static_cast<std::byte>(byte)); });
   }
   void operator()(const std::string& text) {
     (*this)(static_cast<uint32_t>(text.size()));
@@ -51,12 +52,9 @@ class Reader {
   template <class T>
   requires std::is_integral_v<T>
   void operator()(T& value) {
-    using U = std::make_unsigned_t<T>;
-    U bits = 0;
     if (bytes_.size() < sizeof(T)) return fail();
-    for (size_t i = 0; i < sizeof(T); ++i) bits = static_cast<U>(bits | static_cast<U>(static_cast<U>(bytes_[i]) << (8 * i)));
+    value = from_little_endian<T>(bytes_.data());
     bytes_ = bytes_.subspan(sizeof(T));
-    value = static_cast<T>(bits);
   }
   void operator()(std::string& text) {
     const uint32_t size = count(64);
@@ -169,6 +167,20 @@ Result<Introduction> decode_introduction(std::span<const std::byte> bytes) {
   if (!r.at_end()) return no_introduction("more stands behind its end");
   if (const char* problem = problem_of(introduction); problem != nullptr) return no_introduction(problem);
   return introduction;
+}
+
+Status check_introduction(const Introduction& other, std::string_view transport, Agent self, const Memory& memory) {
+  const uint32_t instance = other.agent.instance;
+  if (other.transport != transport)
+    return Error{Error::Kind::kInvalid,
+                 fmt::format("instance {} is reached by the transport \"{}\" and this one by \"{}\"; give all the same --transfer-backend",
+                             instance, other.transport, transport)};
+  if (instance == self.instance)
+    return Error{Error::Kind::kInvalid,
+                 fmt::format("two processes call themselves instance {}, or it was introduced to itself; give each instance an address of "
+                             "its own",
+                             instance)};
+  return check_match(self.instance, memory, instance, other.memory);
 }
 
 }  // namespace baton::transfer

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -32,5 +33,9 @@ inline constexpr int64_t kDoormatBytes = 64;
 std::vector<std::byte> encode(const Introduction& introduction);
 // kInvalid, saying what is wrong: not one of these, damaged, another version, or a memory that cannot be.
 Result<Introduction> decode_introduction(std::span<const std::byte> bytes);
+
+// Whether a process of this transport can write to the other: kInvalid if that has another transport, is this instance itself, or has
+// another model or layout.
+Status check_introduction(const Introduction& other, std::string_view transport, Agent self, const Memory& memory);
 
 }  // namespace baton::transfer

@@ -105,15 +105,7 @@ std::vector<std::byte> Nixl::introduction() const {
 Status Nixl::check_peer(const Introduction& other) const {
   const Agent agent = other.agent;
   if (!mail_->here()) return not_here();
-  if (other.transport != kNixlTransport)
-    return Error{Error::Kind::kInvalid,
-                 fmt::format("instance {} is reached by the transport \"{}\" and this one by \"{}\"; start both alike", agent.instance,
-                             other.transport, kNixlTransport)};
-  if (agent.instance == self_.instance)
-    return Error{Error::Kind::kInvalid, fmt::format("two processes call themselves instance {}, or it was introduced to itself; give each "
-                                                    "instance a number of its own",
-                                                    agent.instance)};
-  BATON_TRY(check_match(self_.instance, memory_, agent.instance, other.memory));
+  BATON_TRY(check_introduction(other, kNixlTransport, self_, memory_));
   for (const auto& [known, theirs] : mail_->peers) {
     if (known.instance != agent.instance) continue;
     if (known.epoch > agent.epoch)

@@ -42,16 +42,12 @@ class Nixl final : public RemoteTransport {
   explicit Nixl(NixlOptions options = {});
   ~Nixl() override;
 
-  void on_event(std::function<void()> notify) override { notify_ = std::move(notify); }
   // kUnsupported: the library is not there, or does not do what is declared of it (nixl_self_test.h).
   Status enter(Agent self, Memory memory) override;
   void leave() override;
   Status post(Part part) override;
   void progress() override;
-  std::span<const Arrival> arrivals() const override { return arrivals_; }
-  std::span<const Completion> completions() const override { return completions_; }
   uint64_t checksum(std::span<const int32_t> pages, int32_t slot, uint32_t slot_parts) const override;
-  const Metrics& metrics() const override { return metrics_; }
 
   std::vector<std::byte> introduction() const override;
   Result<Agent> meet(std::span<const std::byte> introduction) override;
@@ -61,14 +57,8 @@ class Nixl final : public RemoteTransport {
   Status check_peer(const Introduction& other) const;  // under the mail's mutex
 
   NixlOptions options_;
-  std::function<void()> notify_ = [] {};
-  Agent self_;
-  Memory memory_;
   const std::shared_ptr<NixlMail> mail_;  // shared with the thread, which outlives this if the library does not come back
   std::thread thread_;
-  std::vector<Arrival> arrivals_;
-  std::vector<Completion> completions_;
-  Metrics metrics_;
 };
 
 }  // namespace baton::transfer

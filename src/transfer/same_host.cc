@@ -137,13 +137,8 @@ Result<Agent> SameHost::meet(std::span<const std::byte> bytes) {
   Result<Introduction> read = decode_introduction(bytes);
   if (!read.ok()) return no(read.error().kind, read.error().message);
   const Agent agent = read->agent;
-  if (read->transport != kName || read->address.size() != sizeof(pid_t) + kNameBytes)
-    return no(Error::Kind::kInvalid, fmt::format("instance {} writes by {}, and this one by {}; give all the same --transfer-backend",
-                                                 agent.instance, read->transport, kName));
-  if (agent.instance == self_.instance)
-    return no(Error::Kind::kInvalid, fmt::format("instance {} was introduced to itself", agent.instance));
-  if (const Status match = check_match(self_.instance, memory_, agent.instance, read->memory); !match.ok())
-    return no(match.error().kind, match.error().message);
+  if (const Status fits = check_introduction(*read, kName, self_, memory_); !fits.ok()) return no(fits.error().kind, fits.error().message);
+  if (read->address.size() != sizeof(pid_t) + kNameBytes) return no(Error::Kind::kInvalid, "the introduction does not say how to reach it");
   auto peer = std::make_shared<Peer>();
   peer->agent = agent;
   peer->route = route(memory_, read->memory);

@@ -27,18 +27,12 @@ class SameHost final : public RemoteTransport {
  public:
   SameHost() = default;
   ~SameHost() override { leave(); }
-  SameHost(const SameHost&) = delete;
-  SameHost& operator=(const SameHost&) = delete;
 
-  void on_event(std::function<void()> notify) override { notify_ = std::move(notify); }
   Status enter(Agent self, Memory memory) override;
   void leave() override;
   Status post(Part part) override;
   void progress() override;
-  std::span<const Arrival> arrivals() const override { return arrivals_; }
-  std::span<const Completion> completions() const override { return completions_; }
   uint64_t checksum(std::span<const int32_t> pages, int32_t slot, uint32_t slot_parts) const override;
-  const Metrics& metrics() const override { return metrics_; }
 
   std::vector<std::byte> introduction() const override;
   Result<Agent> meet(std::span<const std::byte> introduction) override;
@@ -54,14 +48,8 @@ class SameHost final : public RemoteTransport {
   void hear();
   void close_all();
 
-  Agent self_;
-  Memory memory_;
   std::string socket_name_;  // in the abstract namespace
-  std::function<void()> notify_ = [] {};
   std::deque<Posted> posted_;
-  std::vector<Arrival> arrivals_;
-  std::vector<Completion> completions_;
-  Metrics metrics_;
 
   mutable std::mutex mutex_;  // what follows
   bool entered_ = false;

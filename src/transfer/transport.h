@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -107,10 +108,13 @@ struct Metrics {
 
 class Transport {
  public:
+  Transport() = default;
   virtual ~Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
 
   // Called, from any thread, when progress() has something to tell that came from outside. Set before enter().
-  virtual void on_event(std::function<void()> notify) = 0;
+  void on_event(std::function<void()> notify) { notify_ = std::move(notify); }
 
   // Once. kInvalid: two processes have different models, or nothing in common in their layouts. Memory outlives the stay.
   virtual Status enter(Agent self, Memory memory) = 0;
@@ -121,13 +125,21 @@ class Transport {
   virtual Status post(Part part) = 0;
   // Moves on what was posted. What came of it, and from others, is in arrivals() and completions() until the next call.
   virtual void progress() = 0;
-  virtual std::span<const Arrival> arrivals() const = 0;
-  virtual std::span<const Completion> completions() const = 0;
+  std::span<const Arrival> arrivals() const { return arrivals_; }
+  std::span<const Completion> completions() const { return completions_; }
 
   // Of what lies in the own memory, the same number as the sender's if it is the same: pages in order, or a slot's parts.
   virtual uint64_t checksum(std::span<const int32_t> pages, int32_t slot, uint32_t slot_parts) const = 0;
 
-  virtual const Metrics& metrics() const = 0;
+  const Metrics& metrics() const { return metrics_; }
+
+ protected:
+  std::function<void()> notify_ = [] {};
+  Agent self_;     // since it entered
+  Memory memory_;  // likewise
+  std::vector<Arrival> arrivals_;
+  std::vector<Completion> completions_;
+  Metrics metrics_;
 };
 
 }  // namespace baton::transfer
